@@ -23,79 +23,86 @@ use crate::{
     },
 };
 
-/// A MobilityFirst node's settings. Values that the paper leaves open have a documented default.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Config {
-    /// The node's id for people and tests, unique in its network.
-    pub node: NodeId,
-    /// Its human-readable name, at most 32 bytes.
-    pub label: String,
-    /// Seed of its random streams; must differ from node to node and from start to start.
-    pub seed: u64,
-    /// Secret of its Ed25519 key, from which its GUID follows; must stay the same from start to start.
-    pub secret: [u8; 32],
-    /// Whether it forwards chunks of other nodes, and hosts attach to it.
-    pub router: bool,
-    /// Whether it holds records of names for the network (paper: GNRS server).
-    pub resolver: bool,
-    /// Its address, if it is a router. Default: derived from the label.
-    pub address: NetworkAddress,
-    /// Time between hellos to a neighbour that answers. It is gone after five are missed. Default: 200 ms; the
-    /// prototype has 2 s and 11 s.
-    pub hello_interval: Duration,
-    /// Time between hellos between a host and its router while next to nothing is carried. Default: 10 s.
-    pub idle_interval: Duration,
-    /// Time between hellos to a neighbour that does not answer. A host increases it from 5 s of silence on, to a
-    /// thirtieth of the silence, which bounds how late the router's return is noticed. Default: 25 ms.
-    pub search_interval: Duration,
-    /// The longest time between the hellos of a host to a router that does not answer. Default: 10 s.
-    pub search_interval_max: Duration,
-    /// Packets of the back-pressure buffer (paper: B). Default: 6,000.
-    pub buffer_packets: u32,
-    /// The hop link.
-    pub hop: HopConfig,
-    /// The measure against chunks that block others. Default: [`HolRelief::Windows`].
-    pub relief: HolRelief,
-    /// A router stores chunks despite a path if the path's short-term cost exceeds its long-term cost by this factor;
-    /// at least 1. Default: 1.1 (GSTAR).
-    pub store_ratio: f64,
-    /// In-network storage.
-    pub proxy: ProxyConfig,
-    /// Whether a host stores its outgoing messages while no router answers, so that they survive a restart. Default:
-    /// no.
-    pub outbox: bool,
-    /// Bytes of the content cache of a router; zero for none. Default: 64 MiB.
-    pub cache_bytes: ByteCount,
-    /// Requests that wait at a router with a cache for an object that is arriving for another receiver, and such objects,
-    /// at most; zero lets each request go to a source. Default: 0, until devices at intermittent contacts lose nothing by it.
-    pub pending_requests_max: u32,
-    /// How long a receiver whose request joined such an object has nothing to receive, while no packet of the object comes,
-    /// until its request goes to a source. Default: 2 s.
-    pub pending_lifetime: Duration,
-    /// How many replicas hold each name. Default: 5 (paper DMap: K).
-    pub replicas: u8,
-    /// Maximum name records that this node holds for the network as a resolver. Default: 1,000,000, of some 450 bytes
-    /// each for contents.
-    pub records_max: u32,
-    /// Maximum other routers known to a router. Default: 1,024.
-    pub routers_max: u32,
-    /// Lifetime of this node's names; the node renews them at a third of it. A node that publishes nothing uses ten
-    /// times this lifetime, since routers detect its absence themselves. Default: 30 s.
-    pub binding_lifetime: Duration,
-    /// How long the network keeps messages to a name for this node after its last attachment. Default: 7 days.
-    pub attachment_lifetime: Duration,
-    /// The weights of a host's accesses by face, from 1 to 255; the default follows the access's rate, and is the
-    /// maximum if that is unknown. Chunks for a host with several accesses are distributed by these weights; among
-    /// several hosts with the same object the one with the least distance divided by weight gets the request.
-    pub weights: BTreeMap<FaceId, u8>,
-    /// The only devices that may look up this node's records under a name, or (`None`) its own location. At most 64
-    /// devices each; for others the name does not exist.
-    pub readers: BTreeMap<Option<Name>, BTreeSet<Guid>>,
-    /// Groups that this node owns (paper §3.5), by their labels of 1 to 64 bytes: the GUID of each follows from the node's
-    /// key and the label.
-    pub groups: BTreeMap<String, GroupConfig>,
-    /// The ends of transfers.
-    pub transfer: EndConfig,
+tributary_core::declared! {
+    /// A MobilityFirst node's settings. Values that the paper leaves open have a documented default.
+    #[derive(Clone, PartialEq, Debug)]
+    pub struct Config {
+        /// The node's id for people and tests, unique in its network.
+        pub node: NodeId = NodeId(u64::from_be_bytes(*hash.as_bytes().first_chunk().expect("8 of 32 bytes"))),
+        /// Its human-readable name, at most 32 bytes.
+        pub label: String = label.into(),
+        /// Seed of its random streams; must differ from node to node and from start to start.
+        pub seed: u64 = seed,
+        /// Secret of its Ed25519 key, from which its GUID follows; must stay the same from start to start.
+        pub secret: [u8; 32] = *blake3::hash(format!("secret of {label}").as_bytes()).as_bytes(),
+        /// Whether it forwards chunks of other nodes, and hosts attach to it.
+        pub router: bool = false,
+        /// Whether it holds records of names for the network (paper: GNRS server).
+        pub resolver: bool = false,
+        /// Its address, if it is a router. Default: derived from the label.
+        pub address: NetworkAddress = NetworkAddress::of_label(label),
+        /// Time between hellos to a neighbour that answers. It is gone after five are missed. Default: 200 ms; the
+        /// prototype has 2 s and 11 s.
+        pub hello_interval: Duration = Duration::from_millis(200),
+        /// Time between hellos between a host and its router while next to nothing is carried. Default: 10 s.
+        pub idle_interval: Duration = Duration::from_secs(10),
+        /// Time between hellos to a neighbour that does not answer. A host increases it from 5 s of silence on, to a
+        /// thirtieth of the silence, which bounds how late the router's return is noticed. Default: 25 ms.
+        pub search_interval: Duration = Duration::from_millis(25),
+        /// The longest time between the hellos of a host to a router that does not answer. Default: 10 s.
+        pub search_interval_max: Duration = Duration::from_secs(10),
+        /// Packets of the back-pressure buffer (paper: B). Default: 6,000.
+        pub buffer_packets: u32 = 6_000,
+        /// The hop link.
+        pub hop: HopConfig = HopConfig::default(),
+        /// The measure against chunks that block others. Default: [`HolRelief::Windows`].
+        pub relief: HolRelief = HolRelief::Windows,
+        /// A router stores chunks despite a path if the path's short-term cost exceeds its long-term cost by this
+        /// factor; at least 1. Default: 1.1 (GSTAR).
+        pub store_ratio: f64 = 1.1,
+        /// In-network storage.
+        pub proxy: ProxyConfig = ProxyConfig::default(),
+        /// Whether a host stores its outgoing messages while no router answers, so that they survive a restart.
+        /// Default: no.
+        pub outbox: bool = false,
+        /// Bytes of the content cache of a router; zero for none. Default: 64 MiB.
+        pub cache_bytes: ByteCount = ByteCount(64 << 20),
+        /// Requests that wait at a router with a cache for an object that is arriving for another receiver, and such
+        /// objects, at most; zero lets each request go to a source. Default: 0, until devices at intermittent contacts
+        /// lose nothing by it.
+        pub pending_requests_max: u32 = 0,
+        /// How long a receiver whose request joined such an object has nothing to receive, while no packet of the
+        /// object comes, until its request goes to a source. Default: 2 s.
+        pub pending_lifetime: Duration = Duration::from_secs(2),
+        /// How many replicas hold each name. Default: 5 (paper DMap: K).
+        pub replicas: u8 = 5,
+        /// Maximum name records that this node holds for the network as a resolver. Default: 1,000,000, of some 450
+        /// bytes each for contents.
+        pub records_max: u32 = crate::resolver::replica::RECORDS_HELD_MAX as u32,
+        /// Maximum other routers known to a router. Default: 1,024.
+        pub routers_max: u32 = crate::router::link_state::ROUTERS_MAX as u32,
+        /// Lifetime of this node's names; the node renews them at a third of it. A node that publishes nothing uses ten
+        /// times this lifetime, since routers detect its absence themselves. Default: 30 s.
+        pub binding_lifetime: Duration = Duration::from_secs(30),
+        /// How long the network keeps messages to a name for this node after its last attachment. Default: 7 days.
+        pub attachment_lifetime: Duration = MESSAGE_LIFETIME,
+        /// The weights of a host's accesses by face, from 1 to 255; the default follows the access's rate, and is the
+        /// maximum if that is unknown. Chunks for a host with several accesses are distributed by these weights; among
+        /// several hosts with the same object the one with the least distance divided by weight gets the request.
+        pub weights: BTreeMap<FaceId, u8> = BTreeMap::new(),
+        /// The only devices that may look up this node's records under a name, or (`None`) its own location. At most 64
+        /// devices each; for others the name does not exist.
+        pub readers: BTreeMap<Option<Name>, BTreeSet<Guid>> = BTreeMap::new(),
+        /// Groups that this node owns (paper §3.5), by their labels of 1 to 64 bytes: the GUID of each follows from the
+        /// node's key and the label.
+        pub groups: BTreeMap<String, GroupConfig> = BTreeMap::new(),
+        /// The ends of transfers.
+        pub transfer: EndConfig = EndConfig::default(),
+    }
+    /// Defaults for a node called `label`: a host. Its key is made from label and nothing else, which suits tests only.
+    pub fn new(label: &str, seed: u64) {
+        let hash = blake3::hash(label.as_bytes());
+    }
 }
 
 /// A group's members, as its owner lists them.
@@ -176,113 +183,82 @@ pub enum CustodyUntil {
     Hop,
 }
 
-/// Settings of a storage proxy.
-#[derive(Clone, PartialEq, Debug)]
-pub struct ProxyConfig {
-    /// Whether this router stores chunks. Default: yes.
-    pub enabled: bool,
-    /// Bytes of storage. Default: 1 GiB.
-    pub capacity: ByteCount,
-    /// Bytes for each flow (paper: S). Default: 100 MiB.
-    pub flow_capacity: ByteCount,
-    /// Bytes for each source, to whomever it sends. Default: 512 MiB, half of the storage.
-    pub source_capacity: ByteCount,
-    /// Bytes per destination from all senders; a subscriber that never returns uses no more. Default: 896 MiB, seven
-    /// eighths of the storage.
-    pub destination_capacity: ByteCount,
-    /// Default and maximum lifetime of stored chunks. Default: 7 days, so that a device may be away for a weekend or a
-    /// week.
-    pub lifetime: Duration,
-    /// The storage timer. Default: 1 s.
-    pub timer: Duration,
-    /// How the return of a destination is noticed. Default: [`Rebinding::Watch`].
-    pub rebinding: Rebinding,
-    /// How long Stored and Dropped messages are collected. Default: 50 ms.
-    pub report_delay: Duration,
-    /// When this store may drop a forwarded chunk. Default: [`CustodyUntil::Disk`].
-    pub custody: CustodyUntil,
-    /// Objects in transit to one destination before it acknowledges storage, from 1. Default: 128.
-    pub custody_objects: u32,
-    /// Bytes in transit to one destination before it acknowledges storage; an object in progress may exceed it.
-    /// Default: 64 MiB.
-    pub custody_bytes: ByteCount,
-    /// Minimum timeout after which a chunk without an acknowledgement of storage is sent again. The timeout follows the
-    /// measured round trip (RFC 6298), and is three times the minimum before the first one. Chunks lost with a
-    /// neighbour or a router further on are sent again at once, so this covers lost acknowledgements only, and exceeds
-    /// the queueing time further on. Default: 10 s.
-    pub custody_timeout: Duration,
-    /// The maximum timeout after any number of failed attempts. Default: 2 min.
-    pub custody_timeout_max: Duration,
-    /// A router with less free storage than this percentage counts as depleted: routes through it are avoided, and
-    /// chunks that it refused wait here. Default: 5.
-    pub depleted_percent: u8,
+tributary_core::declared! {
+    /// Settings of a storage proxy.
+    #[derive(Clone, PartialEq, Debug)]
+    pub struct ProxyConfig {
+        /// Whether this router stores chunks. Default: yes.
+        pub enabled: bool = true,
+        /// Bytes of storage. Default: 1 GiB.
+        pub capacity: ByteCount = ByteCount(1 << 30),
+        /// Bytes for each flow (paper: S). Default: 100 MiB.
+        pub flow_capacity: ByteCount = ByteCount(FLOW_CAPACITY_MAX),
+        /// Bytes for each source, to whomever it sends. Default: 512 MiB, half of the storage.
+        pub source_capacity: ByteCount = ByteCount(512 << 20),
+        /// Bytes per destination from all senders; a subscriber that never returns uses no more. Default: 896 MiB,
+        /// seven eighths of the storage.
+        pub destination_capacity: ByteCount = ByteCount(896 << 20),
+        /// Default and maximum lifetime of stored chunks. Default: 7 days, so that a device may be away for a weekend
+        /// or a week.
+        pub lifetime: Duration = MESSAGE_LIFETIME,
+        /// The storage timer. Default: 1 s.
+        pub timer: Duration = Duration::from_secs(1),
+        /// How the return of a destination is noticed. Default: [`Rebinding::Watch`].
+        pub rebinding: Rebinding = Rebinding::Watch,
+        /// How long Stored and Dropped messages are collected. Default: 50 ms.
+        pub report_delay: Duration = Duration::from_millis(50),
+        /// When this store may drop a forwarded chunk. Default: [`CustodyUntil::Disk`].
+        pub custody: CustodyUntil = CustodyUntil::Disk,
+        /// Objects in transit to one destination before it acknowledges storage, from 1. Default: 128.
+        pub custody_objects: u32 = 128,
+        /// Bytes in transit to one destination before it acknowledges storage; an object in progress may exceed it.
+        /// Default: 64 MiB.
+        pub custody_bytes: ByteCount = ByteCount(64 << 20),
+        /// Minimum timeout after which a chunk without an acknowledgement of storage is sent again. The timeout follows
+        /// the measured round trip (RFC 6298), and is three times the minimum before the first one. Chunks lost with a
+        /// neighbour or a router further on are sent again at once, so this covers lost acknowledgements only, and
+        /// exceeds the queueing time further on. Default: 10 s.
+        pub custody_timeout: Duration = Duration::from_secs(10),
+        /// The maximum timeout after any number of failed attempts. Default: 2 min.
+        pub custody_timeout_max: Duration = Duration::from_secs(120),
+        /// A router with less free storage than this percentage counts as depleted: routes through it are avoided, and
+        /// chunks that it refused wait here. Default: 5.
+        pub depleted_percent: u8 = crate::router::link_state::DEPLETED_PERCENT,
+    }
 }
 
-/// Settings of the two ends of transfers.
-#[derive(Clone, PartialEq, Debug)]
-pub struct EndConfig {
-    /// Bytes of a chunk that a receiver proposes, and the sender's maximum. Default: 1 MiB.
-    pub chunk_bytes: u32,
-    /// What a receiver reports. Default: [`Reliability::Nack`].
-    pub reliability: Reliability,
-    /// The first end-to-end window, in chunks (paper: W_e). Objects that fit into it are not subject to flow control.
-    /// Default: 8.
-    pub window_chunks: u16,
-    /// The largest end-to-end window, in chunks. Default: 256.
-    pub window_chunks_max: u16,
-    /// Bytes that a receiver buffers before it can store them. Default: 64 MiB.
-    pub buffer_bytes: ByteCount,
-    /// How long a receiver waits for the next packet before it reports missing chunks; doubles with every repetition,
-    /// up to four times as long. Default: 3 s.
-    pub nack_timeout: Duration,
-    /// Lifetime of this node's messages unless the command sets one. Default: 7 days.
-    pub message_lifetime: Duration,
-    /// Whether the access router answers for this node (producer delegation, paper §3.3). Default: no.
-    pub delegate: bool,
-    /// A chunk that more group members than this request is sent to all again, otherwise to each of them (paper §3.5).
-    /// Default: 2.
-    pub multicast_threshold: u16,
+tributary_core::declared! {
+    /// Settings of the two ends of transfers.
+    #[derive(Clone, PartialEq, Debug)]
+    pub struct EndConfig {
+        /// Bytes of a chunk that a receiver proposes, and the sender's maximum. Default: 1 MiB.
+        pub chunk_bytes: u32 = 1 << 20,
+        /// What a receiver reports. Default: [`Reliability::Nack`].
+        pub reliability: Reliability = Reliability::Nack,
+        /// The first end-to-end window, in chunks (paper: W_e). Objects that fit into it are not subject to flow
+        /// control. Default: 8.
+        pub window_chunks: u16 = 8,
+        /// The largest end-to-end window, in chunks. Default: 256.
+        pub window_chunks_max: u16 = 256,
+        /// Bytes that a receiver buffers before it can store them. Default: 64 MiB.
+        pub buffer_bytes: ByteCount = ByteCount(64 << 20),
+        /// How long a receiver waits for the next packet before it reports missing chunks; doubles with every
+        /// repetition, up to four times as long. Default: 3 s.
+        pub nack_timeout: Duration = Duration::from_secs(3),
+        /// Lifetime of this node's messages unless the command sets one. Default: 7 days.
+        pub message_lifetime: Duration = MESSAGE_LIFETIME,
+        /// Whether the access router answers for this node (producer delegation, paper §3.3). Default: no.
+        pub delegate: bool = false,
+        /// A chunk that more group members than this request is sent to all again, otherwise to each of them (paper
+        /// §3.5). Default: 2.
+        pub multicast_threshold: u16 = 2,
+    }
 }
 
 impl Config {
     /// The GUID of the node.
     pub fn guid(&self) -> Guid {
         Guid::of(&SigningKey::from_secret(&self.secret).public(), &[])
-    }
-    /// Defaults for a node called `label`: a host. Its key is made from label and nothing else, which suits tests only.
-    pub fn new(label: &str, seed: u64) -> Config {
-        let hash = blake3::hash(label.as_bytes());
-        Config {
-            node: NodeId(u64::from_be_bytes(*hash.as_bytes().first_chunk().expect("8 of 32 bytes"))),
-            label: label.into(),
-            seed,
-            secret: *blake3::hash(format!("secret of {label}").as_bytes()).as_bytes(),
-            router: false,
-            resolver: false,
-            address: NetworkAddress::of_label(label),
-            hello_interval: Duration::from_millis(200),
-            idle_interval: Duration::from_secs(10),
-            search_interval: Duration::from_millis(25),
-            search_interval_max: Duration::from_secs(10),
-            buffer_packets: 6_000,
-            hop: HopConfig::default(),
-            relief: HolRelief::Windows,
-            store_ratio: 1.1,
-            proxy: ProxyConfig::default(),
-            outbox: false,
-            cache_bytes: ByteCount(64 << 20),
-            pending_requests_max: 0,
-            pending_lifetime: Duration::from_secs(2),
-            replicas: 5,
-            records_max: crate::resolver::replica::RECORDS_HELD_MAX as u32,
-            routers_max: crate::router::link_state::ROUTERS_MAX as u32,
-            binding_lifetime: Duration::from_secs(30),
-            attachment_lifetime: MESSAGE_LIFETIME,
-            weights: BTreeMap::new(),
-            readers: BTreeMap::new(),
-            groups: BTreeMap::new(),
-            transfer: EndConfig::default(),
-        }
     }
     /// Whether all values are in range.
     ///
@@ -365,44 +341,6 @@ impl ProxyConfig {
 /// Maximum and minimum default share of a flow.
 const FLOW_CAPACITY_MAX: u64 = 100 << 20;
 const FLOW_CAPACITY_MIN: u64 = 5 << 20;
-
-impl Default for ProxyConfig {
-    fn default() -> Self {
-        ProxyConfig {
-            enabled: true,
-            capacity: ByteCount(1 << 30),
-            flow_capacity: ByteCount(FLOW_CAPACITY_MAX),
-            source_capacity: ByteCount(512 << 20),
-            destination_capacity: ByteCount(896 << 20),
-            lifetime: MESSAGE_LIFETIME,
-            timer: Duration::from_secs(1),
-            rebinding: Rebinding::Watch,
-            report_delay: Duration::from_millis(50),
-            custody: CustodyUntil::Disk,
-            custody_objects: 128,
-            custody_bytes: ByteCount(64 << 20),
-            custody_timeout: Duration::from_secs(10),
-            custody_timeout_max: Duration::from_secs(120),
-            depleted_percent: crate::router::link_state::DEPLETED_PERCENT,
-        }
-    }
-}
-
-impl Default for EndConfig {
-    fn default() -> Self {
-        EndConfig {
-            chunk_bytes: 1 << 20,
-            reliability: Reliability::Nack,
-            window_chunks: 8,
-            window_chunks_max: 256,
-            buffer_bytes: ByteCount(64 << 20),
-            nack_timeout: Duration::from_secs(3),
-            message_lifetime: MESSAGE_LIFETIME,
-            delegate: false,
-            multicast_threshold: 2,
-        }
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -66,24 +66,27 @@ pub enum Verdict {
     Wrong,
 }
 
-/// One object that is being received.
-pub struct Reassembly {
-    /// Verifies and stores its units. Nothing may be [taken](Reassembly::take) before it is open.
-    pub writer: ObjectWriter,
-    /// How the latest chunk was cut, and into how many the object is then. Senders may cut differently, so received data
-    /// is tracked in bytes.
-    pub cut: Option<(u32, u32)>,
-    units: BTreeMap<u32, Unit>,
-    /// Complete units that wait for the hash list, or for the reader of an in-order stream.
-    waiting: BTreeSet<u32>,
-    /// Verified units that the store is writing: their bytes stay buffered until it has finished.
-    storing: BTreeMap<u32, Stored>,
-    /// Whether the store's failure is temporary.
-    pub may_succeed_later: bool,
-    /// Bytes received but not stored.
-    pub buffered: u64,
-    /// Units stored and not reported yet.
-    pub stored: VecDeque<Stored>,
+tributary_core::declared! {
+    /// One object that is being received.
+    pub struct Reassembly {
+        /// Verifies and stores its units. Nothing may be [taken](Reassembly::take) before it is open.
+        pub writer: ObjectWriter = writer,
+        /// How the latest chunk was cut, and into how many the object is then. Senders may cut differently, so received
+        /// data is tracked in bytes.
+        pub cut: Option<(u32, u32)> = None,
+        units: BTreeMap<u32, Unit> = BTreeMap::new(),
+        /// Complete units that wait for the hash list, or for the reader of an in-order stream.
+        waiting: BTreeSet<u32> = BTreeSet::new(),
+        /// Verified units that the store is writing: their bytes stay buffered until it has finished.
+        storing: BTreeMap<u32, Stored> = BTreeMap::new(),
+        /// Whether the store's failure is temporary.
+        pub may_succeed_later: bool = false,
+        /// Bytes received but not stored.
+        pub buffered: u64 = 0,
+        /// Units stored and not reported yet.
+        pub stored: VecDeque<Stored> = VecDeque::new(),
+    }
+    fn of(writer: ObjectWriter) {}
 }
 
 /// A unit that was verified and stored.
@@ -173,18 +176,6 @@ impl Reassembly {
     /// The store's error.
     pub fn sent(manifest: Manifest, opener: &mut dyn StoreOpener, delivery: &[u8]) -> Result<Reassembly, StoreError> {
         Ok(Reassembly::of(ObjectWriter::open_sent(manifest, opener, delivery)?))
-    }
-    fn of(writer: ObjectWriter) -> Reassembly {
-        Reassembly {
-            writer,
-            cut: None,
-            units: BTreeMap::new(),
-            waiting: BTreeSet::new(),
-            storing: BTreeMap::new(),
-            may_succeed_later: false,
-            buffered: 0,
-            stored: VecDeque::new(),
-        }
     }
     /// A store's error for people; remembers whether it is temporary.
     fn reason(&mut self, error: StoreError) -> String {

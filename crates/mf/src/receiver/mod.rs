@@ -133,34 +133,39 @@ pub enum Announced {
     Some,
 }
 
-/// The receiving transfers of a node.
-pub struct Receiver {
-    /// Its settings.
-    pub config: EndConfig,
-    /// What the tokens of fetches are derived from.
-    secret: [u8; 32],
-    fetches: FetchTable<Incoming>,
-    pushed: Pushed,
-    /// Answers to custodians.
-    answers: CustodyAnswers,
-    attached: bool,
-    /// The rate of the slowest of several accesses, if known.
-    slowest_access: Option<Rate>,
-    /// Whether there are several.
-    has_several_ways: bool,
-    /// When the latest packets of chunks for this node arrived.
-    active_at: Time,
-    /// Objects with chunks in arrival, by transfer number, and when their latest packet arrived.
-    arriving: BTreeMap<(Option<ObjectId>, u32), Time>,
-    outbox: VecDeque<Outgoing>,
-    /// Names whose announcements no fetch needs anymore.
-    done: VecDeque<Name>,
-    /// Chunks that belong to no transfer of ours.
-    pub strays: u64,
-    /// Chunks refused because the buffer was full.
-    pub refused: u64,
-    /// Bytes that contradicted their manifests.
-    pub wrong: WrongBytes,
+tributary_core::declared! {
+    /// The receiving transfers of a node.
+    pub struct Receiver {
+        /// Its settings.
+        pub config: EndConfig = config,
+        /// What the tokens of fetches are derived from.
+        secret: [u8; 32] = *secret,
+        fetches: FetchTable<Incoming> = FetchTable::new(first, ENDED_MAX),
+        pushed: Pushed = Pushed::default(),
+        /// Answers to custodians.
+        answers: CustodyAnswers = CustodyAnswers::default(),
+        attached: bool = false,
+        /// The rate of the slowest of several accesses, if known.
+        slowest_access: Option<Rate> = None,
+        /// Whether there are several.
+        has_several_ways: bool = false,
+        /// When the latest packets of chunks for this node arrived.
+        active_at: Time = Time::ZERO,
+        /// Objects with chunks in arrival, by transfer number, and when their latest packet arrived.
+        arriving: BTreeMap<(Option<ObjectId>, u32), Time> = BTreeMap::new(),
+        outbox: VecDeque<Outgoing> = VecDeque::new(),
+        /// Names whose announcements no fetch needs anymore.
+        done: VecDeque<Name> = VecDeque::new(),
+        /// Chunks that belong to no transfer of ours.
+        pub strays: u64 = 0,
+        /// Chunks refused because the buffer was full.
+        pub refused: u64 = 0,
+        /// Bytes that contradicted their manifests.
+        pub wrong: WrongBytes = WrongBytes::default(),
+    }
+    /// Creates a receiver without transfers. Numbering starts at `first`, so that a new run's transfers differ from
+    /// those of an earlier one; `secret` derives their tokens.
+    pub fn new(config: EndConfig, first: u32, secret: &[u8; 32]) {}
 }
 
 /// Corrupted bytes, by sender. With several senders of a unit the faulty one is unknown: all count.
@@ -186,28 +191,6 @@ impl WrongBytes {
 }
 
 impl Receiver {
-    /// Creates a receiver without transfers. Numbering starts at `first`, so that a new run's transfers differ from
-    /// those of an earlier one; `secret` derives their tokens.
-    pub fn new(config: EndConfig, first: u32, secret: &[u8; 32]) -> Receiver {
-        Receiver {
-            config,
-            secret: *secret,
-            fetches: FetchTable::new(first, ENDED_MAX),
-            pushed: Pushed::default(),
-            answers: CustodyAnswers::default(),
-            attached: false,
-            slowest_access: None,
-            has_several_ways: false,
-            active_at: Time::ZERO,
-            arriving: BTreeMap::new(),
-            outbox: VecDeque::new(),
-            done: VecDeque::new(),
-            strays: 0,
-            refused: 0,
-            wrong: WrongBytes::default(),
-        }
-    }
-
     // What happens around the receiver.
 
     /// Records that packets of chunks for this node last arrived at `at`; the chunks in `arriving` are incomplete.

@@ -37,51 +37,56 @@ const PUTS_OPEN_MAX: usize = 256;
 /// How long puts pause after that.
 const PUTS_PAUSE: Duration = Duration::from_millis(200);
 
-/// The embedded resolver: queries the name service of an access router.
-#[derive(Debug)]
-pub struct GnrsClient {
-    key: SigningKey,
-    /// In a network with an authority, whose records have an end.
-    identity: Option<Identity>,
-    /// No record ends earlier.
-    ends_first: Option<UnixTime>,
-    label: String,
-    lifetime: Duration,
-    /// The same while this node publishes nothing.
-    idle_lifetime: Duration,
-    /// How long attachments and groups outlast this node.
-    attachment: Duration,
-    /// How long to wait for an answer.
-    patience: Duration,
-    version: u64,
-    next_request: u32,
-    reachable: bool,
-    pub(super) own: BTreeMap<Guid, Own>,
-    /// The readers of a GUID's records, if restricted.
-    readers: BTreeMap<Guid, Readers>,
-    /// The scopes with contents of this node, and their readers.
-    scopes: Scopes,
-    /// Queued records, by GUID and place.
-    waiting: VecDeque<(Guid, Guid)>,
-    puts_open: usize,
-    /// The current limit of open puts, and the end of their pause.
-    puts_max: usize,
-    puts_paused_until: Time,
-    /// Refused records; they are put again at the next renewal.
-    refused: BTreeSet<(Guid, Guid)>,
-    /// The records of this node that the service should hold, by bucket.
-    holdings: BTreeMap<u16, Holding>,
-    renew_at: Time,
-    /// Buckets left out of the last renewal, and when they are renewed.
-    postponed: BTreeSet<u16>,
-    postponed_at: Time,
-    open: BTreeMap<u32, Open>,
-    watches: BTreeMap<Guid, Watched>,
-    outbox: VecDeque<NameMessage>,
-    answers: VecDeque<Answer>,
-    /// Why the service did not answer, if that is its latest message.
-    trouble: Option<Refusal>,
-    due: Time,
+tributary_core::declared! {
+    /// The embedded resolver: queries the name service of an access router.
+    #[derive(Debug)]
+    pub struct GnrsClient {
+        key: SigningKey = key,
+        /// In a network with an authority, whose records have an end.
+        identity: Option<Identity> = None,
+        /// No record ends earlier.
+        ends_first: Option<UnixTime> = None,
+        label: String = label.into(),
+        lifetime: Duration = lifetime,
+        /// The same while this node publishes nothing.
+        idle_lifetime: Duration = lifetime,
+        /// How long attachments and groups outlast this node.
+        attachment: Duration = lifetime,
+        /// How long to wait for an answer.
+        patience: Duration = PATIENCE,
+        version: u64 = version,
+        next_request: u32 = 0,
+        reachable: bool = false,
+        pub(super) own: BTreeMap<Guid, Own> = BTreeMap::new(),
+        /// The readers of a GUID's records, if restricted.
+        readers: BTreeMap<Guid, Readers> = BTreeMap::new(),
+        /// The scopes with contents of this node, and their readers.
+        scopes: Scopes = Scopes::default(),
+        /// Queued records, by GUID and place.
+        waiting: VecDeque<(Guid, Guid)> = VecDeque::new(),
+        puts_open: usize = 0,
+        /// The current limit of open puts, and the end of their pause.
+        puts_max: usize = PUTS_OPEN_MAX,
+        puts_paused_until: Time = Time::ZERO,
+        /// Refused records; they are put again at the next renewal.
+        refused: BTreeSet<(Guid, Guid)> = BTreeSet::new(),
+        /// The records of this node that the service should hold, by bucket.
+        holdings: BTreeMap<u16, Holding> = BTreeMap::new(),
+        renew_at: Time = Time::MAX,
+        /// Buckets left out of the last renewal, and when they are renewed.
+        postponed: BTreeSet<u16> = BTreeSet::new(),
+        postponed_at: Time = Time::MAX,
+        open: BTreeMap<u32, Open> = BTreeMap::new(),
+        watches: BTreeMap<Guid, Watched> = BTreeMap::new(),
+        outbox: VecDeque<NameMessage> = VecDeque::new(),
+        answers: VecDeque<Answer> = VecDeque::new(),
+        /// Why the service did not answer, if that is its latest message.
+        trouble: Option<Refusal> = None,
+        due: Time = Time::MAX,
+    }
+    /// A client that signs with `key` and has this label. `version` is its first version; it must exceed those of the
+    /// node's last run, and corrects itself otherwise.
+    pub fn new(key: SigningKey, label: &str, lifetime: Duration, version: u64) {}
 }
 
 #[derive(Debug)]
@@ -186,41 +191,6 @@ enum What {
 }
 
 impl GnrsClient {
-    /// A client that signs with `key` and has this label. `version` is its first version; it must exceed those of the
-    /// node's last run, and corrects itself otherwise.
-    pub fn new(key: SigningKey, label: &str, lifetime: Duration, version: u64) -> GnrsClient {
-        GnrsClient {
-            key,
-            identity: None,
-            ends_first: None,
-            label: label.into(),
-            lifetime,
-            idle_lifetime: lifetime,
-            attachment: lifetime,
-            patience: PATIENCE,
-            version,
-            next_request: 0,
-            reachable: false,
-            own: BTreeMap::new(),
-            readers: BTreeMap::new(),
-            scopes: Scopes::default(),
-            waiting: VecDeque::new(),
-            puts_open: 0,
-            puts_max: PUTS_OPEN_MAX,
-            puts_paused_until: Time::ZERO,
-            refused: BTreeSet::new(),
-            holdings: BTreeMap::new(),
-            renew_at: Time::MAX,
-            postponed: BTreeSet::new(),
-            postponed_at: Time::MAX,
-            open: BTreeMap::new(),
-            watches: BTreeMap::new(),
-            outbox: VecDeque::new(),
-            answers: VecDeque::new(),
-            trouble: None,
-            due: Time::MAX,
-        }
-    }
     /// Sets a longer lifetime for a node that publishes nothing, and the time that attachments to names and groups
     /// outlast it.
     pub fn with_leases(self, idle_lifetime: Duration, attachment: Duration) -> GnrsClient {
@@ -553,9 +523,6 @@ impl GnrsClient {
         let holds = |record: &NameRecord| self.identity.as_ref().is_none_or(|identity| record.holds(identity, now));
         decoded.filter(|record| record.places().contains(&place) && holds(record)).collect()
     }
-}
-
-impl GnrsClient {
     fn on_kept(&mut self, guid: Guid, place: Guid, replicas: u8) {
         let Some(own) = self.own.get_mut(&guid) else { return };
         let (bit, version, deleted) = (own.bit(&place), own.record.statement().version, own.deleted);

@@ -50,24 +50,27 @@ pub struct Front {
     due: Time,
 }
 
-#[derive(Debug)]
-struct Question {
-    asker: Option<Asker>,
-    request: u32,
-    message: NameMessage,
-    queried: Vec<NetworkAddress>,
-    answered: Vec<NetworkAddress>,
-    /// The last record of the page received from each replica of a watch.
-    pages: BTreeMap<NetworkAddress, RecordKey>,
-    /// Buckets that differ between a replica and the device.
-    missing: BTreeSet<u16>,
-    kept: u8,
-    stale: u64,
-    refused: Option<Refusal>,
-    /// Whether a replica has answered that can use its engine.
-    is_served: bool,
-    due: Time,
-    tries: u32,
+tributary_core::declared! {
+    #[derive(Debug)]
+    struct Question {
+        asker: Option<Asker> = asker,
+        request: u32 = request,
+        message: NameMessage = message,
+        queried: Vec<NetworkAddress> = Vec::new(),
+        answered: Vec<NetworkAddress> = Vec::new(),
+        /// The last record of the page received from each replica of a watch.
+        pages: BTreeMap<NetworkAddress, RecordKey> = BTreeMap::new(),
+        /// Buckets that differ between a replica and the device.
+        missing: BTreeSet<u16> = BTreeSet::new(),
+        kept: u8 = 0,
+        stale: u64 = 0,
+        refused: Option<Refusal> = None,
+        /// Whether a replica has answered that can use its engine.
+        is_served: bool = false,
+        due: Time = now,
+        tries: u32 = 0,
+    }
+    fn new(now: Time, asker: Option<Asker>, request: u32, message: NameMessage) {}
 }
 
 impl Question {
@@ -276,21 +279,7 @@ impl Front {
     }
     fn query_with(&mut self, now: Time, asker: Option<Asker>, request: u32, message: NameMessage) {
         let number = self.next_request;
-        let question = Question {
-            asker,
-            request,
-            message,
-            queried: Vec::new(),
-            answered: Vec::new(),
-            pages: BTreeMap::new(),
-            missing: BTreeSet::new(),
-            kept: 0,
-            stale: 0,
-            refused: None,
-            is_served: false,
-            due: now,
-            tries: 0,
-        };
+        let question = Question::new(now, asker, request, message);
         self.open.insert(number, question);
         self.send(now, number);
     }

@@ -45,24 +45,16 @@ struct Entry {
     standing: Standing,
 }
 
-/// A flow's entries in the indexes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Standing {
-    due: Time,
-    has_turn: bool,
-    alive_at: Time,
-    is_kept: bool,
-}
-
-impl Standing {
-    fn of(flow: &Outflow) -> Standing {
-        Standing {
-            due: flow.due(),
-            has_turn: flow.can_send(),
-            alive_at: flow.alive_at(),
-            is_kept: flow.is_kept_on_the_way(),
-        }
+tributary_core::declared! {
+    /// A flow's entries in the indexes.
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    struct Standing {
+        due: Time = flow.due(),
+        has_turn: bool = flow.can_send(),
+        alive_at: Time = flow.alive_at(),
+        is_kept: bool = flow.is_kept_on_the_way(),
     }
+    fn of(flow: &Outflow) {}
 }
 
 impl Flows {

@@ -137,64 +137,52 @@ pub(crate) fn lifetime_ms(left: core::time::Duration) -> u32 {
     u32::try_from(left.as_millis()).unwrap_or(u32::MAX).max(1)
 }
 
-/// The owner, destination and treatment of a chunk.
-///
-/// ```text
-/// kind 1 | flags 1 | service 2 | hops left 1 | priority 1 | proxies left 1 | lifetime in ms 4 | payload bytes 4
-/// | source GUID 20 | source address 4 | destination GUID 20 | number of addresses 1 | addresses 4 each
-/// | for data: object id 16, transfer 4, token 8, chunk 4, chunks 4, chunk bytes 4, reliability 1, window 2, its chunks 2
-/// | for data whose custodian is named (flag 64): GUID 20, address 4
-/// | for a message of the transport: token 8
-/// ```
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ChunkHeader {
-    /// What the payload is.
-    pub kind: ChunkKind,
-    /// Options.
-    pub flags: Flags,
-    /// The requested service of the network.
-    pub service: ServiceId,
-    /// Routers that it may still pass, up to [`HOPS_MAX`].
-    pub hops_left: u8,
-    /// Larger is more important where storage is short.
-    pub priority: u8,
-    /// For a request for chunks of a multicast: proxies that it may still try (paper §3.5).
-    pub proxies_left: u8,
-    /// Remaining storage lifetime in milliseconds; 0 leaves it to the proxy.
-    pub lifetime_ms: u32,
-    /// Bytes of the payload, up to [`CHUNK_BYTES_MAX`].
-    pub payload_bytes: u32,
-    /// The sender.
-    pub source: Guid,
-    /// Where the sender is, for answers; may be [`NetworkAddress::NONE`].
-    pub source_address: NetworkAddress,
-    /// The receiver; [`Guid::NONE`] means any device at the address.
-    pub destination: Guid,
-    /// The destination's known addresses; none for late binding. At most [`ADDRESSES_MAX`], none of them zero.
-    pub addresses: Vec<NetworkAddress>,
-    /// For a data chunk that left a durable store: the node that keeps it until a node further on reports it on disk.
-    pub custodian: Option<Custodian>,
+tributary_core::declared! {
+    /// The owner, destination and treatment of a chunk.
+    ///
+    /// ```text
+    /// kind 1 | flags 1 | service 2 | hops left 1 | priority 1 | proxies left 1 | lifetime in ms 4 | payload bytes 4
+    /// | source GUID 20 | source address 4 | destination GUID 20 | number of addresses 1 | addresses 4 each
+    /// | for data: object id 16, transfer 4, token 8, chunk 4, chunks 4, chunk bytes 4, reliability 1, window 2, its
+    ///   chunks 2
+    /// | for data whose custodian is named (flag 64): GUID 20, address 4
+    /// | for a message of the transport: token 8
+    /// ```
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct ChunkHeader {
+        /// What the payload is.
+        pub kind: ChunkKind = kind,
+        /// Options.
+        pub flags: Flags = Flags::NONE,
+        /// The requested service of the network.
+        pub service: ServiceId = ServiceId::Unicast,
+        /// Routers that it may still pass, up to [`HOPS_MAX`].
+        pub hops_left: u8 = HOPS_MAX,
+        /// Larger is more important where storage is short.
+        pub priority: u8 = 0,
+        /// For a request for chunks of a multicast: proxies that it may still try (paper §3.5).
+        pub proxies_left: u8 = 0,
+        /// Remaining storage lifetime in milliseconds; 0 leaves it to the proxy.
+        pub lifetime_ms: u32 = 0,
+        /// Bytes of the payload, up to [`CHUNK_BYTES_MAX`].
+        pub payload_bytes: u32 = 0,
+        /// The sender.
+        pub source: Guid = source,
+        /// Where the sender is, for answers; may be [`NetworkAddress::NONE`].
+        pub source_address: NetworkAddress = NetworkAddress::NONE,
+        /// The receiver; [`Guid::NONE`] means any device at the address.
+        pub destination: Guid = destination,
+        /// The destination's known addresses; none for late binding. At most [`ADDRESSES_MAX`], none of them zero.
+        pub addresses: Vec<NetworkAddress> = if address.is_none() { Vec::new() } else { Vec::from([address]) },
+        /// For a data chunk that left a durable store: the node that keeps it until a node further on reports it on
+        /// disk.
+        pub custodian: Option<Custodian> = None,
+    }
+    /// A unicast chunk with default options.
+    pub fn new(kind: ChunkKind, source: Guid, destination: Guid, address: NetworkAddress) {}
 }
 
 impl ChunkHeader {
-    /// A unicast chunk with default options.
-    pub fn new(kind: ChunkKind, source: Guid, destination: Guid, address: NetworkAddress) -> ChunkHeader {
-        ChunkHeader {
-            kind,
-            flags: Flags::NONE,
-            service: ServiceId::Unicast,
-            hops_left: HOPS_MAX,
-            priority: 0,
-            proxies_left: 0,
-            lifetime_ms: 0,
-            payload_bytes: 0,
-            source,
-            source_address: NetworkAddress::NONE,
-            destination,
-            addresses: if address.is_none() { Vec::new() } else { Vec::from([address]) },
-            custodian: None,
-        }
-    }
     /// Reads the header at the start of `bytes`, and how long it is.
     ///
     /// # Errors

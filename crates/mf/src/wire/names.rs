@@ -423,9 +423,6 @@ impl Refusal {
     pub fn is_of_engine(self) -> bool {
         matches!(self, Refusal::Engine | Refusal::EngineFull)
     }
-}
-
-impl Refusal {
     /// The explanation for the refused node.
     pub fn reason(self) -> String {
         String::from(match self {

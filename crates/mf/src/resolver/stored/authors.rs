@@ -22,18 +22,20 @@ use crate::{
 /// Maximum changes of a bucket during its reading.
 const BUFFERED_MAX: usize = 16_384;
 
-/// All buckets, and the present devices.
-#[derive(Debug)]
-pub(super) struct Authors {
-    buckets: Vec<Bucket>,
-    known: BTreeMap<(Guid, u16), Known>,
-    /// Devices with a valid presence, and the revision as of which that is known.
-    there: BTreeMap<Guid, u64>,
-    /// Whether they were ever read.
-    is_there_known: bool,
-    /// The list of them, and its state of reading.
-    list: Snapshot<(Guid, bool)>,
-    listed: BTreeSet<Guid>,
+tributary_core::declared! {
+    /// All buckets, and the present devices.
+    #[derive(Debug)]
+    pub(super) struct Authors {
+        buckets: Vec<Bucket> = (0..BUCKETS).map(|_| Bucket::default()).collect(),
+        known: BTreeMap<(Guid, u16), Known> = BTreeMap::new(),
+        /// Devices with a valid presence, and the revision as of which that is known.
+        there: BTreeMap<Guid, u64> = BTreeMap::new(),
+        /// Whether they were ever read.
+        is_there_known: bool = false,
+        /// The list of them, and its state of reading.
+        list: Snapshot<(Guid, bool)> = Snapshot::default(),
+        listed: BTreeSet<Guid> = BTreeSet::new(),
+    }
 }
 
 #[derive(Debug, Default)]
@@ -75,19 +77,6 @@ pub(super) enum Comparison {
     Differs,
     /// All was put again, and surplus records must end.
     Surplus,
-}
-
-impl Default for Authors {
-    fn default() -> Authors {
-        Authors {
-            buckets: (0..BUCKETS).map(|_| Bucket::default()).collect(),
-            known: BTreeMap::new(),
-            there: BTreeMap::new(),
-            is_there_known: false,
-            list: Snapshot::default(),
-            listed: BTreeSet::new(),
-        }
-    }
 }
 
 impl Authors {

@@ -67,35 +67,40 @@ const WORDS: Words = Words { topic: "names", blind: "questions are refused" };
 /// The pause before a failed read is repeated.
 const READ_AGAIN: Duration = Duration::from_secs(1);
 
-/// A resolver's view of an outside store.
-pub struct Stored {
-    outside: Outside<Part>,
-    leases: Leases,
-    identity: Option<Identity>,
-    /// Maximum watched places and records.
-    records_max: usize,
-    watched: BTreeMap<Guid, Place>,
-    /// Records of watched places, counted each second; later ones are added.
-    held: usize,
-    authors: Authors,
-    /// Questions in the order in which they came, which is that of their ends.
-    jobs: BTreeMap<u64, Job>,
-    job_next: u64,
-    /// Buckets that are being read.
-    reads: usize,
-    read_at: Option<Time>,
-    is_started: bool,
-    /// The highest revision of the reported changes.
-    notified: u64,
-    /// Authors of newly stored records whose presence could not be put yet.
-    unannounced: BTreeSet<Guid>,
-    outbox: VecDeque<(Asker, NameMessage)>,
-    watch_order: WatchOrder,
-    /// The buckets in which only this resolver ends undeclared records: those whose renewals go to it first. None until
-    /// it knows the other resolvers.
-    ends: BTreeSet<u16>,
-    swept_at: Time,
-    forgot_at: Time,
+tributary_core::declared! {
+    /// A resolver's view of an outside store.
+    pub struct Stored {
+        outside: Outside<Part> = Outside::new(engine, WORDS),
+        leases: Leases = Leases::new(seed),
+        identity: Option<Identity> = None,
+        /// Maximum watched places and records.
+        records_max: usize = records_max,
+        watched: BTreeMap<Guid, Place> = BTreeMap::new(),
+        /// Records of watched places, counted each second; later ones are added.
+        held: usize = 0,
+        authors: Authors = Authors::default(),
+        /// Questions in the order in which they came, which is that of their ends.
+        jobs: BTreeMap<u64, Job> = BTreeMap::new(),
+        job_next: u64 = 0,
+        /// Buckets that are being read.
+        reads: usize = 0,
+        read_at: Option<Time> = None,
+        is_started: bool = false,
+        /// The highest revision of the reported changes.
+        notified: u64 = 0,
+        /// Authors of newly stored records whose presence could not be put yet.
+        unannounced: BTreeSet<Guid> = BTreeSet::new(),
+        outbox: VecDeque<(Asker, NameMessage)> = VecDeque::new(),
+        watch_order: WatchOrder = WatchOrder::default(),
+        /// The buckets in which only this resolver ends undeclared records: those whose renewals go to it first. None
+        /// until it knows the other resolvers.
+        ends: BTreeSet<u16> = BTreeSet::new(),
+        swept_at: Time = Time::ZERO,
+        forgot_at: Time = Time::ZERO,
+    }
+    /// Keeps records in `engine`, and at most `records_max` of watched places in memory. `seed` distinguishes it from
+    /// others.
+    pub fn new(engine: Box<dyn Engine>, records_max: usize, seed: u64) {}
 }
 
 /// A question that is not answered yet.
@@ -154,31 +159,6 @@ enum Part {
 }
 
 impl Stored {
-    /// Keeps records in `engine`, and at most `records_max` of watched places in memory. `seed` distinguishes it from
-    /// others.
-    pub fn new(engine: Box<dyn Engine>, records_max: usize, seed: u64) -> Stored {
-        Stored {
-            outside: Outside::new(engine, WORDS),
-            leases: Leases::new(seed),
-            identity: None,
-            records_max,
-            watched: BTreeMap::new(),
-            held: 0,
-            authors: Authors::default(),
-            jobs: BTreeMap::new(),
-            job_next: 0,
-            reads: 0,
-            read_at: None,
-            is_started: false,
-            notified: 0,
-            unannounced: BTreeSet::new(),
-            outbox: VecDeque::new(),
-            watch_order: WatchOrder::default(),
-            ends: BTreeSet::new(),
-            swept_at: Time::ZERO,
-            forgot_at: Time::ZERO,
-        }
-    }
     /// Since when the store has not answered, or not reported its changes.
     #[cfg(test)]
     pub fn failing_since(&self) -> Option<Time> {
