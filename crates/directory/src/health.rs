@@ -9,24 +9,28 @@ const NOTE_EACH: Duration = Duration::from_secs(10);
 /// members takes a second or two.
 pub const BLIND_AFTER: Duration = Duration::from_secs(5);
 
-/// The state of a store, as far as its answers show it.
-#[derive(Debug)]
-pub struct Health {
-    name: &'static str,
-    words: Words,
-    /// Since when it does not answer.
-    failing: Option<Time>,
-    /// Whether a message reported that, and when the last message about failures was sent.
-    is_noted: bool,
-    noted_at: Option<Time>,
-    /// Since when it has refused new records, and when the last message reported that.
-    full: Option<Time>,
-    full_noted_at: Option<Time>,
-    /// When the watch was last up to date.
-    current_at: Option<Time>,
-    /// The first call of `look`, and whether a message has reported the stalled watch.
-    begun_at: Option<Time>,
-    is_blind_noted: bool,
+tributary_core::declared! {
+    /// The state of a store, as far as its answers show it.
+    #[derive(Debug)]
+    pub struct Health {
+        name: &'static str = name,
+        words: Words = words,
+        /// Since when it does not answer.
+        failing: Option<Time> = None,
+        /// Whether a message reported that, and when the last message about failures was sent.
+        is_noted: bool = false,
+        noted_at: Option<Time> = None,
+        /// Since when it has refused new records, and when the last message reported that.
+        full: Option<Time> = None,
+        full_noted_at: Option<Time> = None,
+        /// When the watch was last up to date.
+        current_at: Option<Time> = None,
+        /// The first call of `look`, and whether a message has reported the stalled watch.
+        begun_at: Option<Time> = None,
+        is_blind_noted: bool = false,
+    }
+    /// The health of a store of this name before its first answer.
+    pub fn new(name: &'static str, words: Words) {}
 }
 
 /// A resolver's wording of messages about its store.
@@ -39,21 +43,6 @@ pub struct Words {
 }
 
 impl Health {
-    /// The health of a store of this name before its first answer.
-    pub fn new(name: &'static str, words: Words) -> Health {
-        Health {
-            name,
-            words,
-            failing: None,
-            is_noted: false,
-            noted_at: None,
-            full: None,
-            full_noted_at: None,
-            current_at: None,
-            begun_at: None,
-            is_blind_noted: false,
-        }
-    }
     /// Since when the store does not answer, or its watch has stalled.
     pub fn failing_since(&self) -> Option<Time> {
         let blind = || self.current_at.or(self.begun_at).filter(|_| self.is_blind_noted);

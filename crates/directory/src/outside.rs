@@ -20,21 +20,25 @@ const ROUND_MAX: usize = 1_024;
 /// Pages of one range: a store that always has more would be read for ever.
 const PAGES_MAX: u32 = 1 << 14;
 
-/// An external store as a resolver sees it. `P` is the purpose of a request, which its answer returns.
-///
-/// Order of calls: drain [`Outside::poll`] when the engine rings and while [`Outside::behind_since`] returns a time; call
-/// [`Outside::look`] every second; then drain the notes.
-pub struct Outside<P> {
-    engine: Box<dyn Engine>,
-    health: Health,
-    id_next: u64,
-    open: BTreeMap<u64, (P, Option<Rest>)>,
-    /// The time of this round and the number of items taken in it; whether the round ended early.
-    round: (Time, usize),
-    is_behind: bool,
-    notes: VecDeque<String>,
-    /// Counters for people.
-    pub stats: StoreStats,
+tributary_core::declared! {
+    /// An external store as a resolver sees it. `P` is the purpose of a request, which its answer returns.
+    ///
+    /// Order of calls: drain [`Outside::poll`] when the engine rings and while [`Outside::behind_since`] returns a
+    /// time; call [`Outside::look`] every second; then drain the notes.
+    pub struct Outside<P> {
+        health: Health = Health::new(engine.name(), words),
+        engine: Box<dyn Engine> = engine,
+        id_next: u64 = 0,
+        open: BTreeMap<u64, (P, Option<Rest>)> = BTreeMap::new(),
+        /// The time of this round and the number of items taken in it; whether the round ended early.
+        round: (Time, usize) = (Time::ZERO, 0),
+        is_behind: bool = false,
+        notes: VecDeque<String> = VecDeque::new(),
+        /// Counters for people.
+        pub stats: StoreStats = StoreStats::default(),
+    }
+    /// A store in an unknown state.
+    pub fn new(engine: Box<dyn Engine>, words: Words) {}
 }
 
 /// Counters of a resolver's use of its store.
@@ -136,19 +140,6 @@ pub enum Pages {
 }
 
 impl<P> Outside<P> {
-    /// A store in an unknown state.
-    pub fn new(engine: Box<dyn Engine>, words: Words) -> Outside<P> {
-        Outside {
-            health: Health::new(engine.name(), words),
-            engine,
-            id_next: 0,
-            open: BTreeMap::new(),
-            round: (Time::ZERO, 0),
-            is_behind: false,
-            notes: VecDeque::new(),
-            stats: StoreStats::default(),
-        }
-    }
     /// What the engine is called.
     pub fn name(&self) -> &'static str {
         self.engine.name()

@@ -28,30 +28,21 @@ impl Default for Limits {
 /// hyper's input and output buffers.
 pub const CONNECTION_BYTES_MAX: usize = 2 * HEAD_BYTES_MAX + 2 * WINDOW_BYTES_MIN + 2 * HEAD_BYTES_MAX;
 
-/// How long a proxy waits.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Timeouts {
-    /// For all of a request's head, and for the next request on a connection that is kept. Default: 30 s.
-    pub head: Duration,
-    /// For the head of a response, once the request has been sent. Default: 60 s.
-    pub answer: Duration,
-    /// For the next bytes of a request's body. Default: 60 s.
-    pub body: Duration,
-    /// Timeout for the next bytes of a response or of a tunnel, either way, and for a browser that reads nothing. Event
-    /// streams and WebSockets are silent for minutes. Default: 15 min.
-    pub idle: Duration,
-    /// Grace for running requests when the proxy shuts down. Default: 5 s.
-    pub end: Duration,
-}
-impl Default for Timeouts {
-    fn default() -> Timeouts {
-        Timeouts {
-            head: Duration::from_secs(30),
-            answer: Duration::from_secs(60),
-            body: Duration::from_secs(60),
-            idle: Duration::from_secs(15 * 60),
-            end: Duration::from_secs(5),
-        }
+tributary_core::declared! {
+    /// How long a proxy waits.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct Timeouts {
+        /// For all of a request's head, and for the next request on a connection that is kept. Default: 30 s.
+        pub head: Duration = Duration::from_secs(30),
+        /// For the head of a response, once the request has been sent. Default: 60 s.
+        pub answer: Duration = Duration::from_secs(60),
+        /// For the next bytes of a request's body. Default: 60 s.
+        pub body: Duration = Duration::from_secs(60),
+        /// Timeout for the next bytes of a response or of a tunnel, either way, and for a browser that reads nothing.
+        /// Event streams and WebSockets are silent for minutes. Default: 15 min.
+        pub idle: Duration = Duration::from_secs(15 * 60),
+        /// Grace for running requests when the proxy shuts down. Default: 5 s.
+        pub end: Duration = Duration::from_secs(5),
     }
 }
 

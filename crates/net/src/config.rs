@@ -9,88 +9,61 @@ use tributary_core::{
 use crate::bell::Bell;
 use crate::stream::{Framing, StreamAddress, StreamFaceConfig};
 
-/// All settings of a driver. The default has no face and no listener.
-#[derive(Clone, Debug)]
-pub struct DriverConfig {
-    /// Faces with known peers.
-    pub faces: Vec<FaceConfig>,
-    /// Sockets on which each unknown peer gets a face.
-    pub listen: Vec<ListenConfig>,
-    /// Streams to known peers.
-    pub stream_faces: Vec<StreamFaceConfig>,
-    /// Addresses at which streams are accepted; port zero lets the kernel choose. Each stream gets a face.
-    pub stream_listen: Vec<StreamAddress>,
-    /// Who may connect to the Unix sockets of [`DriverConfig::stream_listen`].
-    pub unix_access: UnixAccess,
-    /// Origins of web pages, such as `https://example.org`, that may open a WebSocket; other pages get 403. Programs
-    /// other than browsers send no origin and are always allowed (RFC 6455 §10.2). Default: none.
-    pub web_origins: Vec<String>,
-    /// Where packets end in a stream; streams need it.
-    pub framing: Option<Arc<dyn Framing>>,
-    /// Name of the thread, as `top -H` and `perf` show it; the kernel keeps 15 characters.
-    pub thread_name: String,
-    /// Receive buffer requested from the kernel for each socket. Default 8 MiB.
-    pub receive_buffer_bytes: usize,
-    /// Send buffer requested from the kernel for each socket. Default 8 MiB.
-    pub send_buffer_bytes: usize,
-    /// Maximum bytes that wait for each socket while the kernel accepts no more; further packets are dropped and
-    /// counted. Default 4 MiB.
-    pub backlog_bytes_max: usize,
-    /// Maximum dynamic faces, over all listeners. A further peer replaces one that was heard only for a moment, or has
-    /// been silent for ten seconds; without such a peer its datagrams are dropped and counted. Default 1,024.
-    pub faces_max: usize,
-    /// Silence after which a dynamic face is forgotten. Default 60 s.
-    pub face_idle: Duration,
-    /// Number of the first dynamic face; static faces are numbered below. Default 65,536.
-    pub dynamic_face_first: u32,
-    /// Minimum time between two wake-ups for emulated links: faster links send several datagrams at once, up to this
-    /// much late. Rates stay exact. Default 100 µs; zero wakes up for each datagram.
-    pub shaping_quantum: Duration,
-    /// How outgoing datagrams ask queues to mark them instead of dropping them. Default: [`Ecn::Classic`].
-    pub ecn: Ecn,
-    /// Seed of the random choices of links on faces.
-    pub seed: u64,
-    /// Rung by the node's storage on other threads: the driver then lets the node take the answers.
-    pub bell: Bell,
-}
-
-impl Default for DriverConfig {
-    fn default() -> Self {
-        DriverConfig {
-            faces: Vec::new(),
-            listen: Vec::new(),
-            stream_faces: Vec::new(),
-            stream_listen: Vec::new(),
-            unix_access: UnixAccess::default(),
-            web_origins: Vec::new(),
-            framing: None,
-            thread_name: "node".into(),
-            receive_buffer_bytes: 8 << 20,
-            send_buffer_bytes: 8 << 20,
-            backlog_bytes_max: 4 << 20,
-            faces_max: 1_024,
-            face_idle: Duration::from_secs(60),
-            dynamic_face_first: 65_536,
-            shaping_quantum: Duration::from_micros(100),
-            ecn: Ecn::default(),
-            seed: 0,
-            bell: Bell::default(),
-        }
+tributary_core::declared! {
+    /// All settings of a driver. The default has no face and no listener.
+    #[derive(Clone, Debug)]
+    pub struct DriverConfig {
+        /// Faces with known peers.
+        pub faces: Vec<FaceConfig> = Vec::new(),
+        /// Sockets on which each unknown peer gets a face.
+        pub listen: Vec<ListenConfig> = Vec::new(),
+        /// Streams to known peers.
+        pub stream_faces: Vec<StreamFaceConfig> = Vec::new(),
+        /// Addresses at which streams are accepted; port zero lets the kernel choose. Each stream gets a face.
+        pub stream_listen: Vec<StreamAddress> = Vec::new(),
+        /// Who may connect to the Unix sockets of [`DriverConfig::stream_listen`].
+        pub unix_access: UnixAccess = UnixAccess::default(),
+        /// Origins of web pages, such as `https://example.org`, that may open a WebSocket; other pages get 403.
+        /// Programs other than browsers send no origin and are always allowed (RFC 6455 §10.2). Default: none.
+        pub web_origins: Vec<String> = Vec::new(),
+        /// Where packets end in a stream; streams need it.
+        pub framing: Option<Arc<dyn Framing>> = None,
+        /// Name of the thread, as `top -H` and `perf` show it; the kernel keeps 15 characters.
+        pub thread_name: String = "node".into(),
+        /// Receive buffer requested from the kernel for each socket. Default 8 MiB.
+        pub receive_buffer_bytes: usize = 8 << 20,
+        /// Send buffer requested from the kernel for each socket. Default 8 MiB.
+        pub send_buffer_bytes: usize = 8 << 20,
+        /// Maximum bytes that wait for each socket while the kernel accepts no more; further packets are dropped and
+        /// counted. Default 4 MiB.
+        pub backlog_bytes_max: usize = 4 << 20,
+        /// Maximum dynamic faces, over all listeners. A further peer replaces one that was heard only for a moment, or
+        /// has been silent for ten seconds; without such a peer its datagrams are dropped and counted. Default 1,024.
+        pub faces_max: usize = 1_024,
+        /// Silence after which a dynamic face is forgotten. Default 60 s.
+        pub face_idle: Duration = Duration::from_secs(60),
+        /// Number of the first dynamic face; static faces are numbered below. Default 65,536.
+        pub dynamic_face_first: u32 = 65_536,
+        /// Minimum time between two wake-ups for emulated links: faster links send several datagrams at once, up to
+        /// this much late. Rates stay exact. Default 100 µs; zero wakes up for each datagram.
+        pub shaping_quantum: Duration = Duration::from_micros(100),
+        /// How outgoing datagrams ask queues to mark them instead of dropping them. Default: [`Ecn::Classic`].
+        pub ecn: Ecn = Ecn::default(),
+        /// Seed of the random choices of links on faces.
+        pub seed: u64 = 0,
+        /// Rung by the node's storage on other threads: the driver then lets the node take the answers.
+        pub bell: Bell = Bell::default(),
     }
 }
 
-/// Who may connect to a Unix socket.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct UnixAccess {
-    /// Mode of the socket's file. Default: 0600.
-    pub mode: u32,
-    /// Number of its group; `None` as the system has it.
-    pub group: Option<u32>,
-}
-
-impl Default for UnixAccess {
-    fn default() -> Self {
-        UnixAccess { mode: 0o600, group: None }
+tributary_core::declared! {
+    /// Who may connect to a Unix socket.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct UnixAccess {
+        /// Mode of the socket's file. Default: 0600.
+        pub mode: u32 = 0o600,
+        /// Number of its group; `None` as the system has it.
+        pub group: Option<u32> = None,
     }
 }
 

@@ -34,34 +34,42 @@ use crate::{
 
 mod handshakes;
 
-/// The state of all faces of a node.
-pub(crate) struct Layer {
-    config: Config,
-    /// The static public key.
-    public: [u8; 32],
-    /// What this node presents in a handshake: the protection that it wants, then the configured certificate or label.
-    presented: Vec<u8>,
-    admission: Box<dyn Admission>,
-    entropy: Entropy,
-    cookies: CookieJar,
-    faces: HashMap<FaceId, Face, FxBuildHasher>,
-    /// The face of each session and handshake of ours.
-    owners: HashMap<SessionIndex, FaceId, FxBuildHasher>,
-    due: BTreeSet<(Time, FaceId)>,
-    out: VecDeque<(FaceId, Vec<u8>)>,
-    events: VecDeque<Event>,
-    /// Faces whose neighbour answers at another face's address.
-    moves: VecDeque<(FaceId, FaceId)>,
-    /// Faces whose neighbour has changed.
-    peers: VecDeque<(FaceId, Option<Peer>)>,
-    /// What neighbours have for the owner of this node.
-    notices: VecDeque<(FaceId, Vec<u8>)>,
-    /// The handshakes of faces that are not configured, and answers about sessions to addresses without a face.
-    strangers: Budget,
-    hints: Budget,
-    /// Whether the address of the next handshake has just returned its cookie.
-    has_proven: bool,
-    pub(crate) stats: Stats,
+tributary_core::declared! {
+    /// The state of all faces of a node.
+    pub(crate) struct Layer {
+        /// The static public key.
+        public: [u8; 32] = public_key(&config.secret),
+        /// What this node presents in a handshake: the protection that it wants, then the configured certificate or
+        /// label.
+        presented: Vec<u8> = [&[protection], &config.presented[..]].concat(),
+        admission: Box<dyn Admission> = admission,
+        entropy: Entropy = entropy,
+        cookies: CookieJar = CookieJar::new(secret),
+        faces: HashMap<FaceId, Face, FxBuildHasher> = HashMap::default(),
+        /// The face of each session and handshake of ours.
+        owners: HashMap<SessionIndex, FaceId, FxBuildHasher> = HashMap::default(),
+        due: BTreeSet<(Time, FaceId)> = BTreeSet::new(),
+        out: VecDeque<(FaceId, Vec<u8>)> = VecDeque::new(),
+        events: VecDeque<Event> = VecDeque::new(),
+        /// Faces whose neighbour answers at another face's address.
+        moves: VecDeque<(FaceId, FaceId)> = VecDeque::new(),
+        /// Faces whose neighbour has changed.
+        peers: VecDeque<(FaceId, Option<Peer>)> = VecDeque::new(),
+        /// What neighbours have for the owner of this node.
+        notices: VecDeque<(FaceId, Vec<u8>)> = VecDeque::new(),
+        /// The handshakes of faces that are not configured, and answers about sessions to addresses without a face.
+        strangers: Budget = Budget::default(),
+        hints: Budget = Budget::default(),
+        /// Whether the address of the next handshake has just returned its cookie.
+        has_proven: bool = false,
+        pub(crate) stats: Stats = Stats::default(),
+        config: Config = config,
+    }
+    pub(crate) fn new(config: Config, admission: Box<dyn Admission>, entropy: Entropy) {
+        let (mut entropy, mut secret) = (entropy, [0; 32]);
+        entropy(&mut secret);
+        let protection = u8::from(config.protection == Protection::Encrypted);
+    }
 }
 
 #[derive(Default)]
@@ -226,31 +234,6 @@ const NOTICES_MAX: usize = 64;
 const FACES_MAX: usize = 1 << 16;
 
 impl Layer {
-    pub(crate) fn new(config: Config, admission: Box<dyn Admission>, mut entropy: Entropy) -> Self {
-        let mut secret = [0; 32];
-        entropy(&mut secret);
-        let protection = u8::from(config.protection == Protection::Encrypted);
-        Layer {
-            public: public_key(&config.secret),
-            presented: [&[protection], &config.presented[..]].concat(),
-            config,
-            admission,
-            entropy,
-            cookies: CookieJar::new(secret),
-            faces: HashMap::default(),
-            owners: HashMap::default(),
-            due: BTreeSet::new(),
-            out: VecDeque::new(),
-            events: VecDeque::new(),
-            moves: VecDeque::new(),
-            peers: VecDeque::new(),
-            notices: VecDeque::new(),
-            strangers: Budget::default(),
-            hints: Budget::default(),
-            has_proven: false,
-            stats: Stats::default(),
-        }
-    }
     pub(crate) fn set_policy(&mut self, face: FaceId, policy: FaceProtection) {
         let face = self.face(face);
         (face.policy, face.is_configured) = (policy, true);

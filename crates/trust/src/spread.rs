@@ -48,17 +48,22 @@ const PARTS_PER_SECOND: u64 = 100;
 /// Neighbours that are remembered.
 const NEIGHBOURS_MAX: usize = 1 << 16;
 
-/// One node's part in spreading the lists of one authority.
-///
-/// After each call take all of [`Spread::poll_message`] and [`Spread::poll_list`], then ask [`Spread::poll_timeout`].
-pub struct Spread {
-    authority: PublicKey,
-    /// The list that this node has, as bytes, and its number.
-    list: Option<(u64, Vec<u8>)>,
-    neighbours: BTreeMap<FaceId, Neighbour>,
-    announce_at: Time,
-    messages: VecDeque<(FaceId, Vec<u8>)>,
-    fresh: VecDeque<Revocations>,
+tributary_core::declared! {
+    /// One node's part in spreading the lists of one authority.
+    ///
+    /// After each call take all of [`Spread::poll_message`] and [`Spread::poll_list`], then ask
+    /// [`Spread::poll_timeout`].
+    pub struct Spread {
+        authority: PublicKey = authority,
+        /// The list that this node has, as bytes, and its number.
+        list: Option<(u64, Vec<u8>)> = None,
+        neighbours: BTreeMap<FaceId, Neighbour> = BTreeMap::new(),
+        announce_at: Time = Time::MAX,
+        messages: VecDeque<(FaceId, Vec<u8>)> = VecDeque::new(),
+        fresh: VecDeque<Revocations> = VecDeque::new(),
+    }
+    /// The state of a node in the network of `authority`, without a list.
+    pub fn new(authority: PublicKey) {}
 }
 
 #[derive(Default)]
@@ -84,17 +89,6 @@ enum Message<'a> {
 }
 
 impl Spread {
-    /// The state of a node in the network of `authority`, without a list.
-    pub fn new(authority: PublicKey) -> Spread {
-        Spread {
-            authority,
-            list: None,
-            neighbours: BTreeMap::new(),
-            announce_at: Time::MAX,
-            messages: VecDeque::new(),
-            fresh: VecDeque::new(),
-        }
-    }
     /// The authority whose lists it spreads.
     pub fn authority(&self) -> &PublicKey {
         &self.authority

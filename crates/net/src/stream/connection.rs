@@ -25,16 +25,19 @@ use tungstenite::{
 use super::{Framing, PacketLength, StreamAddress};
 use crate::platform;
 
-/// A connected stream, or one that is being connected.
-pub(super) struct Connection {
-    state: State,
-    inbox: Inbox,
-    outbox: Outbox,
-    /// On a WebSocket: messages that wait for it.
-    messages: VecDeque<Bytes>,
-    waiting_bytes: usize,
-    waiting_bytes_max: usize,
-    pub(super) packets_dropped: u64,
+tributary_core::declared! {
+    /// A connected stream, or one that is being connected.
+    pub(super) struct Connection {
+        state: State = state,
+        inbox: Inbox = Inbox::default(),
+        outbox: Outbox = Outbox::default(),
+        /// On a WebSocket: messages that wait for it.
+        messages: VecDeque<Bytes> = VecDeque::new(),
+        waiting_bytes: usize = 0,
+        waiting_bytes_max: usize = waiting_bytes_max,
+        pub(super) packets_dropped: u64 = 0,
+    }
+    fn new(state: State, waiting_bytes_max: usize) {}
 }
 
 enum State {
@@ -105,17 +108,6 @@ impl Connection {
             }
         };
         Ok(Connection::new(state, waiting_bytes_max))
-    }
-    fn new(state: State, waiting_bytes_max: usize) -> Self {
-        Connection {
-            state,
-            inbox: Inbox::default(),
-            outbox: Outbox::default(),
-            messages: VecDeque::new(),
-            waiting_bytes: 0,
-            waiting_bytes_max,
-            packets_dropped: 0,
-        }
     }
     /// Whether packets can be sent.
     pub(super) fn is_open(&self) -> bool {

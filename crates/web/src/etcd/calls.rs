@@ -68,33 +68,24 @@ pub(super) fn is_of_token(code: i64, reason: &str) -> bool {
     code == UNAUTHENTICATED || code == INVALID_ARGUMENT && is_old
 }
 
-/// A cluster and its known state.
-pub(super) struct Cluster {
-    client: Client,
-    endpoints: Vec<Url>,
-    /// The member that answered last.
-    current: AtomicUsize,
-    pub(super) prefix: Vec<u8>,
-    user: Option<(String, String)>,
-    token: tokio::sync::Mutex<Option<String>>,
-    granted: Mutex<HashSet<u64>>,
-    /// Held while a lease is created: the first puts of a device all want the same one.
-    granting: tokio::sync::Mutex<()>,
+tributary_core::declared! {
+    /// A cluster and its known state.
+    pub(super) struct Cluster {
+        client: Client = client,
+        endpoints: Vec<Url> = options.endpoints.clone(),
+        /// The member that answered last.
+        current: AtomicUsize = AtomicUsize::new(0),
+        pub(super) prefix: Vec<u8> = options.prefix.clone().into_bytes(),
+        user: Option<(String, String)> = options.user.clone(),
+        token: tokio::sync::Mutex<Option<String>> = tokio::sync::Mutex::default(),
+        granted: Mutex<HashSet<u64>> = Mutex::default(),
+        /// Held while a lease is created: the first puts of a device all want the same one.
+        granting: tokio::sync::Mutex<()> = tokio::sync::Mutex::default(),
+    }
+    pub(super) fn new(client: Client, options: &EtcdOptions) {}
 }
 
 impl Cluster {
-    pub(super) fn new(client: Client, options: &EtcdOptions) -> Cluster {
-        Cluster {
-            client,
-            endpoints: options.endpoints.clone(),
-            current: AtomicUsize::new(0),
-            prefix: options.prefix.clone().into_bytes(),
-            user: options.user.clone(),
-            token: tokio::sync::Mutex::default(),
-            granted: Mutex::default(),
-            granting: tokio::sync::Mutex::default(),
-        }
-    }
     /// The first key behind the keys with the prefix.
     pub(super) fn prefix_end(&self) -> Vec<u8> {
         let mut end = self.prefix.clone();

@@ -39,35 +39,39 @@ pub(super) struct Known {
     pub(super) damaged: BTreeSet<u64>,
 }
 
-/// Appends chunks to segments, and frees the space of removed chunks: by punching holes; by removing segments without
-/// chunks; by moving the few remaining chunks out of a segment.
-///
-/// A step that fails leaves its unfinished work here ([`Debt`]), and the next commit completes it before it reports
-/// success. A sync that has failed once proves nothing when it succeeds the next time, so its data is written again.
-pub(super) struct Writer {
-    fs: Arc<dyn FileSystem>,
-    folder: PathBuf,
-    places: Places,
-    /// What lifetimes of chunks are counted by.
-    age: Age,
-    segments: BTreeMap<u64, Segment>,
-    next_segment: u64,
-    /// The segment that grows.
-    current: Option<Current>,
-    /// Put since the last commit.
-    uncommitted: BTreeMap<u64, Place>,
-    /// Removed since the last commit, in segments.
-    removed: Vec<Place>,
-    /// Work that the next commit must complete on the disk, by segment.
-    debts: BTreeMap<u64, Debt>,
-    /// Segments and files without wanted chunks whose names still exist.
-    doomed: BTreeSet<u64>,
-    doomed_files: BTreeSet<u64>,
-    /// Whether files were added or removed since the last commit, so that the next one must sync the folder.
-    folder_changed: bool,
-    /// The failure since the last commit.
-    failed: Option<io::Error>,
-    buffer: Vec<u8>,
+tributary_core::declared! {
+    /// Appends chunks to segments, and frees the space of removed chunks: by punching holes; by removing segments
+    /// without chunks; by moving the few remaining chunks out of a segment.
+    ///
+    /// A step that fails leaves its unfinished work here ([`Debt`]), and the next commit completes it before it reports
+    /// success. A sync that has failed once proves nothing when it succeeds the next time, so its data is written
+    /// again.
+    pub(super) struct Writer {
+        fs: Arc<dyn FileSystem> = fs,
+        folder: PathBuf = folder.into(),
+        places: Places = places,
+        /// What lifetimes of chunks are counted by.
+        age: Age = age,
+        segments: BTreeMap<u64, Segment> = BTreeMap::new(),
+        next_segment: u64 = 0,
+        /// The segment that grows.
+        current: Option<Current> = None,
+        /// Put since the last commit.
+        uncommitted: BTreeMap<u64, Place> = BTreeMap::new(),
+        /// Removed since the last commit, in segments.
+        removed: Vec<Place> = Vec::new(),
+        /// Work that the next commit must complete on the disk, by segment.
+        debts: BTreeMap<u64, Debt> = BTreeMap::new(),
+        /// Segments and files without wanted chunks whose names still exist.
+        doomed: BTreeSet<u64> = BTreeSet::new(),
+        doomed_files: BTreeSet<u64> = BTreeSet::new(),
+        /// Whether files were added or removed since the last commit, so that the next one must sync the folder.
+        folder_changed: bool = false,
+        /// The failure since the last commit.
+        failed: Option<io::Error> = None,
+        buffer: Vec<u8> = Vec::new(),
+    }
+    pub(super) fn new(fs: Arc<dyn FileSystem>, folder: &Path, places: Places, age: Age) {}
 }
 
 /// A file with chunks.
@@ -109,26 +113,6 @@ struct Current {
 }
 
 impl Writer {
-    pub(super) fn new(fs: Arc<dyn FileSystem>, folder: &Path, places: Places, age: Age) -> Writer {
-        Writer {
-            fs,
-            folder: folder.into(),
-            places,
-            age,
-            segments: BTreeMap::new(),
-            next_segment: 0,
-            current: None,
-            uncommitted: BTreeMap::new(),
-            removed: Vec::new(),
-            debts: BTreeMap::new(),
-            doomed: BTreeSet::new(),
-            doomed_files: BTreeSet::new(),
-            folder_changed: false,
-            failed: None,
-            buffer: Vec::new(),
-        }
-    }
-
     // Finds the existing chunks.
 
     /// Lists the chunks, and ensures that all of them are on the disk. Segments of an earlier process get no further
