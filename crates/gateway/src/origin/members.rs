@@ -103,11 +103,7 @@ impl Site {
     }
     /// The members before this one in the order of a file, and those after it.
     pub(super) fn order(&self, file: &str) -> (Vec<Place>, Vec<Place>) {
-        let score = |key: &PublicKey| *blake3::hash(&[file.as_bytes(), &key.0].concat()).as_bytes();
-        let (mut before, own) = (self.live(), score(&self.api.publisher()));
-        before.sort_by_cached_key(|(key, _)| std::cmp::Reverse(score(key)));
-        let after = before.split_off(before.partition_point(|(key, _)| score(key) > own));
-        (before, after)
+        order(self.live(), &self.api.publisher(), file)
     }
     /// The members that answer and are not shunned.
     fn live(&self) -> Vec<Place> {
@@ -249,6 +245,14 @@ impl Site {
     }
 }
 
+/// Splits members into those that come before `own` in the order of a file, the first one first, and those after it.
+fn order(mut before: Vec<Place>, own: &PublicKey, file: &str) -> (Vec<Place>, Vec<Place>) {
+    let score = |key: &PublicKey| *blake3::hash(&[file.as_bytes(), &key.0].concat()).as_bytes();
+    before.sort_by_cached_key(|(key, _)| std::cmp::Reverse(score(key)));
+    let after = before.split_off(before.partition_point(|(key, _)| score(key) > score(own)));
+    (before, after)
+}
+
 /// Greets members for as long as the gateway runs.
 pub(crate) async fn greet_all(origins: Arc<Origins>, own: SocketAddr) {
     let Some(site) = origins.site.clone() else { return };
@@ -338,18 +342,26 @@ async fn answer(origins: &Arc<Origins>, stream: TcpStream, peer: SocketAddr) -> 
 mod tests {
     use super::*;
 
+    /// Who asks the origin for a file, as one of some members sees it.
+    fn first(all: &[PublicKey], seen_by: PublicKey, file: &str) -> PublicKey {
+        let address = SocketAddr::from(([127, 0, 0, 1], 1));
+        let others = all.iter().filter(|key| **key != seen_by).map(|key| (*key, address)).collect();
+        order(others, &seen_by, file).0.first().map_or(seen_by, |(key, _)| *key)
+    }
+
     #[test]
     fn all_members_order_each_other_alike_and_one_that_leaves_moves_only_its_own_files() {
-        let key = |number: u8| PublicKey([number; 32]);
-        let first = |members: &[u8], file: &str| {
-            let score = |number: &u8| *blake3::hash(&[file.as_bytes(), &key(*number).0].concat()).as_bytes();
-            members.iter().copied().max_by_key(score)
-        };
-        let all: Vec<u8> = (0..10).collect();
-        let fewer = &all[..9];
-        let files: Vec<String> = (0..1_000).map(|number| format!("file {number}")).collect();
-        let moved = files.iter().filter(|file| first(&all, file) != first(fewer, file)).count();
-        assert_eq!(moved, files.iter().filter(|file| first(&all, file) == Some(9)).count());
+        let all: Vec<PublicKey> = (0..10).map(|number| PublicKey([number; 32])).collect();
+        let leaves = all[9];
+        let mut moved = 0;
+        for file in (0..1_000).map(|number| format!("file {number}")) {
+            let asks = first(&all, all[0], &file);
+            assert!(all.iter().all(|key| first(&all, *key, &file) == asks), "{file}");
+            match asks == leaves {
+                true => moved += 1,
+                false => assert_eq!(first(&all[..9], all[0], &file), asks, "{file}"),
+            }
+        }
         assert!((60..140).contains(&moved), "{moved}");
     }
 }
