@@ -61,51 +61,32 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+#[path = "."]
+mod internals {
+    pub mod link;
+    pub mod node;
+    pub mod payload;
+    pub mod reassembly;
+    pub mod receiver;
+    pub mod resolver;
+    pub mod router;
+    pub mod sender;
+    pub mod wire;
+}
+#[cfg(not(feature = "internals"))]
+use internals::*;
+#[cfg(feature = "internals")]
+pub use internals::*;
+
 mod anycast;
 pub mod config;
 mod custody;
 mod groups;
 pub mod ids;
-#[cfg(not(feature = "internals"))]
-mod link;
-#[cfg(feature = "internals")]
-pub mod link;
 mod listing;
-#[cfg(not(feature = "internals"))]
-mod node;
-#[cfg(feature = "internals")]
-pub mod node;
-#[cfg(not(feature = "internals"))]
-mod payload;
-#[cfg(feature = "internals")]
-pub mod payload;
-#[cfg(not(feature = "internals"))]
-mod reassembly;
-#[cfg(feature = "internals")]
-pub mod reassembly;
-#[cfg(not(feature = "internals"))]
-mod receiver;
-#[cfg(feature = "internals")]
-pub mod receiver;
 mod relay;
 mod reports;
-#[cfg(not(feature = "internals"))]
-mod resolver;
-#[cfg(feature = "internals")]
-pub mod resolver;
-#[cfg(not(feature = "internals"))]
-mod router;
-#[cfg(feature = "internals")]
-pub mod router;
-#[cfg(not(feature = "internals"))]
-mod sender;
-#[cfg(feature = "internals")]
-pub mod sender;
 mod stats;
-#[cfg(not(feature = "internals"))]
-mod wire;
-#[cfg(feature = "internals")]
-pub mod wire;
 
 pub use config::Config;
 pub use link::{Forwarding, PartKey, Partials, Slot};

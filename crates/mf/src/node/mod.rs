@@ -252,6 +252,7 @@ impl MfNode {
     }
     /// Resolves names with another service than the embedded one, and passes it this node's settings; call it before
     /// the node publishes or attaches to anything.
+    #[cfg(any(test, feature = "internals"))]
     pub fn set_resolver(&mut self, now: Time, resolver: Box<dyn NameResolver>) {
         self.resolver = resolver;
         self.introduce(now);
@@ -279,6 +280,7 @@ impl MfNode {
         }
     }
     /// Whether it is a replica of the record at this place.
+    #[cfg(any(test, feature = "internals"))]
     pub fn knows_name(&self, place: &Guid) -> bool {
         self.replica.as_ref().is_some_and(|replica| replica.knows(place))
     }
@@ -307,6 +309,7 @@ impl MfNode {
         &self.router
     }
     /// Returns the durable chunks that cannot be read, which exist only if the disk is damaged. Reads all chunks.
+    #[cfg(any(test, feature = "internals"))]
     pub fn unreadable_chunks(&mut self, now: Time) -> Vec<ChunkKey> {
         let Some(proxy) = &mut self.proxy else { return Vec::new() };
         let stored = proxy.holdings().filter(|held| held.durable);
@@ -322,6 +325,7 @@ impl MfNode {
         &self.sender
     }
     /// Requests that joined an object which was arriving, and those for which there was no room.
+    #[cfg(any(test, feature = "internals"))]
     pub fn joined_requests(&self) -> (u64, u64) {
         (self.cache.arriving.joins, self.cache.arriving.beyond)
     }
@@ -494,19 +498,16 @@ fn roles_of(config: &Config) -> Roles {
         | of(config.resolver, Roles::RESOLVER)
 }
 
-/// The readers of a node's publications under a name.
-struct Rule {
-    /// Devices and groups, as the owner named them.
-    configured: BTreeSet<Guid>,
-    /// The devices among them and in these groups, as records name them.
-    readers: Readers,
-}
-
-impl Rule {
-    /// Groups admit their members once these are known.
-    fn new(configured: BTreeSet<Guid>) -> Rule {
-        Rule { readers: Readers::Only(configured.clone()), configured }
+tributary_core::declared! {
+    /// The readers of a node's publications under a name.
+    struct Rule {
+        /// The devices among them and in these groups, as records name them.
+        readers: Readers = Readers::Only(configured.clone()),
+        /// Devices and groups, as the owner named them.
+        configured: BTreeSet<Guid> = configured,
     }
+    /// Groups admit their members once these are known.
+    fn new(configured: BTreeSet<Guid>) {}
 }
 
 /// Which parts of the node a packet concerns.
