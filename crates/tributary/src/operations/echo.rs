@@ -105,7 +105,7 @@ impl LocalNode {
                     path.clone_from(&report.path);
                 }
             }
-            if notify(Notice::Echo(view(number, None, &report))) == Flow::Stop {
+            if notify(Notice::Echo(EchoView::new(number, None, &report))) == Flow::Stop {
                 break;
             }
         }
@@ -135,7 +135,7 @@ impl LocalNode {
                 sent += 1;
                 let echo = Echo { target: target.clone(), path: path.clone(), hop: Some(hop), patience };
                 let report = self.echo(&clock, &subscription, echo)?;
-                if notify(Notice::Echo(view(sent, Some(hop), &report))) == Flow::Stop {
+                if notify(Notice::Echo(EchoView::new(sent, Some(hop), &report))) == Flow::Stop {
                     return Err(ApiError::new(ErrorKind::Cancelled, "the traceroute was ended"));
                 }
                 match report.outcome {
@@ -227,27 +227,6 @@ fn given(path: &EchoPath) -> Option<String> {
     match path {
         EchoPath::Same | EchoPath::Any => None,
         EchoPath::Given(path) => Some(path.clone()),
-    }
-}
-fn view(number: u32, hop: Option<u8>, report: &EchoReport) -> EchoView {
-    let (outcome, responder, reason) = match &report.outcome {
-        EchoOutcome::Application(responder) => ("application", Some(responder), None),
-        EchoOutcome::Forwarder(responder) => ("forwarder", Some(responder), None),
-        EchoOutcome::Object(responder) => ("object", Some(responder), None),
-        EchoOutcome::HopLimit(responder) => ("hop-limit", Some(responder), None),
-        EchoOutcome::Unreachable(reason) => ("unreachable", None, Some(reason)),
-        _ => ("silence", None, None),
-    };
-    let came = responder.is_some() || reason.is_some();
-    EchoView {
-        number,
-        hop,
-        outcome: outcome.into(),
-        responder: responder.cloned(),
-        reason: reason.cloned(),
-        rtt_ms: came.then_some(report.rtt.as_secs_f64() * 1e3),
-        path: report.path.clone(),
-        path_failed: report.path_failed,
     }
 }
 fn unreached(name: &str, sent: u32, patience: Duration, refusal: Option<String>) -> ApiError {

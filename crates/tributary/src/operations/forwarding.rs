@@ -72,7 +72,7 @@ impl LocalNode {
     /// The routes of a prefix, or all.
     fn routes(&self, of: Option<Name>) -> Result<Notice, ApiError> {
         let routes = self.with_forwarding(move |table, now| table.routes(now, of.as_ref()))?;
-        Ok(Notice::Routes { routes: routes.into_iter().map(RouteView::from).collect() })
+        Ok(Notice::Routes { routes: routes.into_iter().map(RouteView::new).collect() })
     }
     fn strategies(&self) -> Result<Notice, ApiError> {
         let (chosen, known) = self.with_forwarding(|table, _| (table.strategies(), table.known_strategies()))?;

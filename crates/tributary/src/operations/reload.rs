@@ -69,9 +69,6 @@ impl LocalNode {
         }
         Ok(done)
     }
-}
-
-impl LocalNode {
     /// Publishes entries that are new or have changed in the config or on the disk, and withdraws those that the config
     /// no longer lists.
     fn republish(&self, now: &NodeConfig, new: &NodeConfig) -> Result<Vec<String>, ApiError> {

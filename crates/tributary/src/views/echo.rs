@@ -1,30 +1,44 @@
 //! Answers to echo requests as a person sees them.
 use serde::{Deserialize, Serialize};
+use tributary_core::event::{EchoOutcome, EchoReport};
 
-/// The result of one echo request.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct EchoView {
-    /// Its number, from 1 on.
-    pub number: u32,
-    /// Traceroute: the number of the queried neighbour, counted from 1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hop: Option<u8>,
-    /// `application`, `forwarder`, `object` (a cache has it), `hop-limit`, `unreachable` or `silence`.
-    pub outcome: String,
-    /// Who answered.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub responder: Option<String>,
-    /// Why it is unreachable.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// Round-trip time of an answer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rtt_ms: Option<f64>,
-    /// The path that the answer took, as `--path` takes it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub path: Option<String>,
-    /// Whether the requested path could not be followed to its end.
-    pub path_failed: bool,
+tributary_core::declared! {
+    /// The result of one echo request.
+    #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+    pub struct EchoView {
+        /// Its number, from 1 on.
+        pub number: u32 = number,
+        /// Traceroute: the number of the queried neighbour, counted from 1.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub hop: Option<u8> = hop,
+        /// `application`, `forwarder`, `object` (a cache has it), `hop-limit`, `unreachable` or `silence`.
+        pub outcome: String = outcome.into(),
+        /// Who answered.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub responder: Option<String> = responder.cloned(),
+        /// Why it is unreachable.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub reason: Option<String> = reason.cloned(),
+        /// Round-trip time of an answer.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub rtt_ms: Option<f64> = came.then_some(report.rtt.as_secs_f64() * 1e3),
+        /// The path that the answer took, as `--path` takes it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub path: Option<String> = report.path.clone(),
+        /// Whether the requested path could not be followed to its end.
+        pub path_failed: bool = report.path_failed,
+    }
+    pub(crate) fn new(number: u32, hop: Option<u8>, report: &EchoReport) {
+        let (outcome, responder, reason) = match &report.outcome {
+            EchoOutcome::Application(responder) => ("application", Some(responder), None),
+            EchoOutcome::Forwarder(responder) => ("forwarder", Some(responder), None),
+            EchoOutcome::Object(responder) => ("object", Some(responder), None),
+            EchoOutcome::HopLimit(responder) => ("hop-limit", Some(responder), None),
+            EchoOutcome::Unreachable(reason) => ("unreachable", None, Some(reason)),
+            _ => ("silence", None, None),
+        };
+        let came = responder.is_some() || reason.is_some();
+    }
 }
 
 /// The result of a `ping`.

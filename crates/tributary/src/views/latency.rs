@@ -4,15 +4,17 @@ use serde::{Deserialize, Serialize};
 /// Upper bounds of the buckets, in seconds: from an answer on the same machine to a resolver that does not answer.
 const BOUNDS_SECONDS: [f64; 13] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
-/// A distribution of times.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct LatencyView {
-    /// Upper bounds of the buckets, in seconds, ascending.
-    pub bounds_seconds: Vec<f64>,
-    /// The count of each bucket; one more than there are bounds, for longer times.
-    pub counts: Vec<u64>,
-    /// Sum of all times.
-    pub sum_seconds: f64,
+tributary_core::declared! {
+    /// A distribution of times.
+    #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+    pub struct LatencyView {
+        /// Upper bounds of the buckets, in seconds, ascending.
+        pub bounds_seconds: Vec<f64> = BOUNDS_SECONDS.into(),
+        /// The count of each bucket; one more than there are bounds, for longer times.
+        pub counts: Vec<u64> = vec![0; BOUNDS_SECONDS.len() + 1],
+        /// Sum of all times.
+        pub sum_seconds: f64 = 0.0,
+    }
 }
 
 impl LatencyView {
@@ -27,15 +29,6 @@ impl LatencyView {
     /// The number of times.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
-    }
-}
-impl Default for LatencyView {
-    fn default() -> Self {
-        LatencyView {
-            bounds_seconds: BOUNDS_SECONDS.into(),
-            counts: vec![0; BOUNDS_SECONDS.len() + 1],
-            sum_seconds: 0.0,
-        }
     }
 }
 

@@ -3,80 +3,61 @@ use serde::{Deserialize, Serialize};
 use std::{collections::BTreeSet, path::Path};
 use tributary_content::Manifest;
 use tributary_core::TransferId;
-use tributary_transport::messaging::{Group, SendReport, StoreStatus};
+use tributary_transport::messaging::{Group, Held, SendReport, StoreStatus};
 
 use super::numbers::round;
 use crate::request::Send;
 
-/// Something that is being sent.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct SentView {
-    /// The transfer, such as `transfer-1`.
-    pub transfer: String,
-    /// Its name.
-    pub name: String,
-    /// The destination.
-    pub to: String,
-    /// Bytes of the object.
-    pub bytes: u64,
-    /// Chunks that it is cut into.
-    pub chunks: u32,
-    /// Chunks that have left at least once.
-    pub sent_chunks: u32,
-    /// Chunks sent again.
-    pub repeated_chunks: u64,
-    /// Chunks that storage on the way has promised to keep; for a group, for each of its members.
-    pub stored_chunks: u32,
-    /// Their numbers in runs: the first, and how many.
-    #[serde(default)]
-    pub stored_numbers: Vec<(u32, u32)>,
-    /// Who keeps how many of them: the custodians' GUIDs.
-    #[serde(default)]
-    pub custodians: Vec<(String, u64)>,
-    /// How many of the stored chunks this node itself keeps, as no router could take them yet.
-    #[serde(default)]
-    pub kept_here: u32,
-    /// How long it is kept at most, in seconds from the beginning of the sending.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kept_seconds: Option<f64>,
-    /// How often a chunk was dropped on the way, as far as reported.
-    #[serde(default)]
-    pub dropped_chunks: u64,
-    /// Receivers that are known.
-    pub destinations: u32,
-    /// Receivers that have everything, verified.
-    pub delivered: Vec<String>,
-    /// Receivers that cannot keep it.
-    #[serde(default)]
-    pub refused: Vec<String>,
-    /// Whether the node has sent all of it.
-    pub has_left: bool,
-    /// Since the beginning.
-    pub seconds: f64,
+tributary_core::declared! {
+    /// Something that is being sent.
+    #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+    pub struct SentView {
+        /// The transfer, such as `transfer-1`.
+        pub transfer: String = transfer.to_string(),
+        /// Its name.
+        pub name: String = send.name.clone(),
+        /// The destination.
+        pub to: String = send.to.clone(),
+        /// Bytes of the object.
+        pub bytes: u64 = bytes,
+        /// Chunks that it is cut into.
+        pub chunks: u32 = report.chunks,
+        /// Chunks that have left at least once.
+        pub sent_chunks: u32 = report.sent_chunks,
+        /// Chunks sent again.
+        pub repeated_chunks: u64 = report.repeated_chunks,
+        /// Chunks that storage on the way has promised to keep; for a group, for each of its members.
+        pub stored_chunks: u32 = report.stored_chunks,
+        /// Their numbers in runs: the first, and how many.
+        #[serde(default)]
+        pub stored_numbers: Vec<(u32, u32)> = report.stored.ranges().to_vec(),
+        /// Who keeps how many of them: the custodians' GUIDs.
+        #[serde(default)]
+        pub custodians: Vec<(String, u64)> = report.custodians.clone(),
+        /// How many of the stored chunks this node itself keeps, as no router could take them yet.
+        #[serde(default)]
+        pub kept_here: u32 = report.kept_here,
+        /// How long it is kept at most, in seconds from the beginning of the sending.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub kept_seconds: Option<f64> = report.kept_for.map(|kept| round(kept.as_secs_f64(), 3)),
+        /// How often a chunk was dropped on the way, as far as reported.
+        #[serde(default)]
+        pub dropped_chunks: u64 = report.dropped_chunks,
+        /// Receivers that are known.
+        pub destinations: u32 = report.destinations,
+        /// Receivers that have everything, verified.
+        pub delivered: Vec<String> = report.delivered.clone(),
+        /// Receivers that cannot keep it.
+        #[serde(default)]
+        pub refused: Vec<String> = report.refused.clone(),
+        /// Whether the node has sent all of it.
+        pub has_left: bool = report.has_left,
+        /// Since the beginning.
+        pub seconds: f64 = 0.0,
+    }
+    pub(crate) fn new(transfer: TransferId, send: &Send, bytes: u64, report: &SendReport) {}
 }
 impl SentView {
-    pub(crate) fn new(transfer: TransferId, send: &Send, bytes: u64, report: &SendReport) -> Self {
-        SentView {
-            transfer: transfer.to_string(),
-            name: send.name.clone(),
-            to: send.to.clone(),
-            bytes,
-            chunks: report.chunks,
-            sent_chunks: report.sent_chunks,
-            repeated_chunks: report.repeated_chunks,
-            stored_chunks: report.stored_chunks,
-            stored_numbers: report.stored.ranges().to_vec(),
-            custodians: report.custodians.clone(),
-            kept_here: report.kept_here,
-            kept_seconds: report.kept_for.map(|kept| round(kept.as_secs_f64(), 3)),
-            dropped_chunks: report.dropped_chunks,
-            destinations: report.destinations,
-            refused: report.refused.clone(),
-            delivered: report.delivered.clone(),
-            has_left: report.has_left,
-            seconds: 0.0,
-        }
-    }
     /// Until when it is kept, for people: ` until 2026-12-05 16:30 UTC`, or for how long if that is less than an hour.
     pub fn kept_until(&self) -> Option<String> {
         let left = (self.kept_seconds? - self.seconds).max(0.0);
@@ -88,37 +69,27 @@ impl SentView {
     }
 }
 
-/// A received object that this node did not request.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct ReceivedView {
-    /// Its name.
-    pub name: String,
-    /// Its length.
-    pub bytes: u64,
-    /// Its version.
-    pub version: u64,
-    /// The key that signed it.
-    pub publisher: String,
-    /// Where it is.
-    pub output: String,
-    /// Always true; nothing else is reported.
-    pub verified: bool,
-    /// Itself, if it is a short text.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub text: Option<String>,
-}
-impl ReceivedView {
-    pub(crate) fn new(manifest: &Manifest, path: &Path, text: Option<String>) -> Self {
-        ReceivedView {
-            name: manifest.name.to_string(),
-            bytes: manifest.size,
-            version: manifest.version,
-            publisher: manifest.publisher.to_string(),
-            output: path.display().to_string(),
-            verified: true,
-            text,
-        }
+tributary_core::declared! {
+    /// A received object that this node did not request.
+    #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+    pub struct ReceivedView {
+        /// Its name.
+        pub name: String = manifest.name.to_string(),
+        /// Its length.
+        pub bytes: u64 = manifest.size,
+        /// Its version.
+        pub version: u64 = manifest.version,
+        /// The key that signed it.
+        pub publisher: String = manifest.publisher.to_string(),
+        /// Where it is.
+        pub output: String = path.display().to_string(),
+        /// Always true; nothing else is reported.
+        pub verified: bool = true,
+        /// Itself, if it is a short text.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub text: Option<String> = text,
     }
+    pub(crate) fn new(manifest: &Manifest, path: &Path, text: Option<String>) {}
 }
 
 /// A group that a node owns.
@@ -152,77 +123,61 @@ pub struct StoreView {
     pub held: Vec<HeldView>,
 }
 
-/// Chunks of one object from one sender for one destination.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct HeldView {
-    /// Who sent it.
-    pub source: String,
-    /// For whom it is.
-    pub destination: String,
-    /// The object.
-    pub object: String,
-    /// Its name, if its manifest is also stored.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    /// Chunks held.
-    pub chunks: u64,
-    /// Their numbers in runs: the first, and how many.
-    #[serde(default)]
-    pub numbers: Vec<(u32, u32)>,
-    /// Bytes held.
-    pub bytes: u64,
-    /// Their priority.
-    pub priority: u8,
-    /// Age of the oldest.
-    pub age_seconds: f64,
-    /// How long the first of them that expires is kept still; zero if all are on hold.
-    pub left_seconds: f64,
-    /// How many are on hold: they are kept until they are released, or with their receiver.
-    #[serde(default)]
-    pub on_hold: u64,
-    /// Why they are here.
-    pub reason: String,
-    /// The custodian: the router that keeps them until they are on a disk further on. Its GUID.
-    #[serde(default)]
-    pub custodian: String,
-    /// Chunks that wait here or leave.
-    #[serde(default)]
-    pub waiting: u64,
-    /// Chunks that full nodes further on refused; they are tried again.
-    #[serde(default)]
-    pub resting: u64,
-    /// Chunks that a neighbour has accepted, but that no node has reported on disk yet.
-    #[serde(default)]
-    pub in_transit: u64,
-    /// The GUIDs of these neighbours.
-    #[serde(default)]
-    pub in_transit_to: Vec<String>,
-    /// How long the one that is under way longest is.
-    #[serde(default)]
-    pub in_transit_seconds: f64,
+tributary_core::declared! {
+    /// Chunks of one object from one sender for one destination.
+    #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+    pub struct HeldView {
+        /// Who sent it.
+        pub source: String = held.source.clone(),
+        /// For whom it is.
+        pub destination: String = held.destination.clone(),
+        /// The object.
+        pub object: String = held.object.clone(),
+        /// Its name, if its manifest is also stored.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub name: Option<String> = held.name.clone(),
+        /// Chunks held.
+        pub chunks: u64 = held.chunks.count(),
+        /// Their numbers in runs: the first, and how many.
+        #[serde(default)]
+        pub numbers: Vec<(u32, u32)> = held.chunks.ranges().to_vec(),
+        /// Bytes held.
+        pub bytes: u64 = held.bytes.0,
+        /// Their priority.
+        pub priority: u8 = held.priority,
+        /// Age of the oldest.
+        pub age_seconds: f64 = round(held.age.as_secs_f64(), 3),
+        /// How long the first of them that expires is kept still; zero if all are on hold.
+        pub left_seconds: f64 = round(held.left.unwrap_or_default().as_secs_f64(), 3),
+        /// How many are on hold: they are kept until they are released, or with their receiver.
+        #[serde(default)]
+        pub on_hold: u64 = held.on_hold,
+        /// Why they are here.
+        pub reason: String = held.reason.into(),
+        /// The custodian: the router that keeps them until they are on a disk further on. Its GUID.
+        #[serde(default)]
+        pub custodian: String = held.custodian.clone(),
+        /// Chunks that wait here or leave.
+        #[serde(default)]
+        pub waiting: u64 = held.waiting,
+        /// Chunks that full nodes further on refused; they are tried again.
+        #[serde(default)]
+        pub resting: u64 = held.resting,
+        /// Chunks that a neighbour has accepted, but that no node has reported on disk yet.
+        #[serde(default)]
+        pub in_transit: u64 = held.in_transit,
+        /// The GUIDs of these neighbours.
+        #[serde(default)]
+        pub in_transit_to: Vec<String> = held.in_transit_to.clone(),
+        /// How long the one that is under way longest is.
+        #[serde(default)]
+        pub in_transit_seconds: f64 = round(held.in_transit_for.as_secs_f64(), 3),
+    }
+    fn new(held: &Held) {}
 }
 impl StoreView {
     pub(crate) fn new(store: &StoreStatus) -> Self {
-        let held = store.held.iter().map(|held| HeldView {
-            source: held.source.clone(),
-            destination: held.destination.clone(),
-            object: held.object.clone(),
-            name: held.name.clone(),
-            chunks: held.chunks.count(),
-            numbers: held.chunks.ranges().to_vec(),
-            bytes: held.bytes.0,
-            priority: held.priority,
-            age_seconds: round(held.age.as_secs_f64(), 3),
-            left_seconds: round(held.left.unwrap_or_default().as_secs_f64(), 3),
-            on_hold: held.on_hold,
-            reason: held.reason.into(),
-            custodian: held.custodian.clone(),
-            waiting: held.waiting,
-            resting: held.resting,
-            in_transit: held.in_transit,
-            in_transit_to: held.in_transit_to.clone(),
-            in_transit_seconds: round(held.in_transit_for.as_secs_f64(), 3),
-        });
+        let held = store.held.iter().map(HeldView::new);
         StoreView { used_bytes: store.used.0, capacity_bytes: store.capacity.0, held: held.collect() }
     }
     /// Chunks that are held.

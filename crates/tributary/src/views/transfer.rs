@@ -8,48 +8,57 @@ use tributary_core::{
 
 use super::numbers::{milliseconds, round, share};
 
-/// Where a transfer stands. Bytes are bytes of the object, rates are of payload.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct ProgressView {
-    /// The transfer, such as `transfer-1`.
-    pub transfer: String,
-    /// The name that it fetches.
-    pub name: String,
-    /// Bytes of the object; zero until the manifest is known.
-    pub bytes: u64,
-    /// Bytes verified and stored, including those of earlier runs.
-    pub stored_bytes: u64,
-    /// Bytes that earlier runs had stored.
-    pub resumed_bytes: u64,
-    /// Bytes delivered by caches on the path.
-    pub cached_bytes: u64,
-    /// Bytes asked for again.
-    pub retransmitted: u64,
-    /// Bytes that arrived a second time.
-    pub duplicate_bytes: u64,
-    /// Time since the request, or its duration.
-    pub seconds: f64,
-    /// Delivery rate now, in Mbit/s.
-    pub mbps: f64,
-    /// One record per source, in the order in which they were offered; bytes and current rate.
-    pub sources: Vec<SourceView>,
-    /// One record per path, likewise.
-    pub paths: Vec<PathView>,
-    /// Whether it still runs.
-    #[serde(default)]
-    pub running: bool,
-    /// Whether it was ended to be resumed later.
-    #[serde(default)]
-    pub paused: bool,
-    /// Whether it waits for its turn in the queue.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub waiting: bool,
-    /// Its number in the queue, such as `get-1`, while it is queued.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub queue: Option<String>,
-    /// Why it ended without being complete.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub failure: Option<String>,
+tributary_core::declared! {
+    /// Where a transfer stands. Bytes are bytes of the object, rates are of payload.
+    #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+    pub struct ProgressView {
+        /// The transfer, such as `transfer-1`.
+        pub transfer: String = transfer.to_string(),
+        /// The name that it fetches.
+        pub name: String = name.into(),
+        /// Bytes of the object; zero until the manifest is known.
+        pub bytes: u64 = report.bytes,
+        /// Bytes verified and stored, including those of earlier runs.
+        pub stored_bytes: u64 = report.stored_bytes,
+        /// Bytes that earlier runs had stored.
+        pub resumed_bytes: u64 = report.resumed_bytes,
+        /// Bytes delivered by caches on the path.
+        pub cached_bytes: u64 = report.cached_bytes,
+        /// Bytes asked for again.
+        pub retransmitted: u64 = report.retransmitted_bytes,
+        /// Bytes that arrived a second time.
+        pub duplicate_bytes: u64 = report.duplicate_bytes,
+        /// Time since the request, or its duration.
+        pub seconds: f64 = round(seconds, 6),
+        /// Delivery rate now, in Mbit/s.
+        pub mbps: f64 = round(rates.clone().map(|(_, rate)| rate).sum(), 3),
+        /// One record per source, in the order in which they were offered; bytes and current rate.
+        pub sources: Vec<SourceView> = sources(report, |source| {
+            rates.clone().filter(|(of, _)| *of == source).map(|(_, rate)| rate).sum()
+        }),
+        /// One record per path, likewise.
+        pub paths: Vec<PathView> = paths(report, current_rate),
+        /// Whether it still runs.
+        #[serde(default)]
+        pub running: bool = report.ended.is_none(),
+        /// Whether it was ended to be resumed later.
+        #[serde(default)]
+        pub paused: bool = false,
+        /// Whether it waits for its turn in the queue.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        pub waiting: bool = false,
+        /// Its number in the queue, such as `get-1`, while it is queued.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub queue: Option<String> = None,
+        /// Why it ended without being complete.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub failure: Option<String> = report.failure.clone(),
+    }
+    /// The account of a transfer as of `now`.
+    pub fn new(transfer: TransferId, name: &str, report: &TransferReport, now: Time) {
+        let rates = report.paths.iter().map(|path| (path.source, current_rate(path)));
+        let seconds = report.ended.unwrap_or(now).since(report.started).as_secs_f64();
+    }
 }
 
 /// One source of a transfer.
@@ -69,134 +78,93 @@ pub struct SourceView {
     pub closed: Option<String>,
 }
 
-/// One path of a transfer.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct PathView {
-    /// Its number, such as `path-1`.
-    pub id: String,
-    /// The source it leads to; one of the ids of the sources.
-    pub source: String,
-    /// Links from source to receiver.
-    pub hops: u32,
-    /// Useful bytes on it, from caches or from the source.
-    pub bytes: u64,
-    /// Mbit/s: now while the transfer runs, on average when it is done.
-    pub mbps: f64,
-    /// Smoothed round-trip time; `None` before the first sample.
-    pub rtt_ms: Option<f64>,
-    /// Share of packets taken for lost, 0 to 1.
-    pub loss: f64,
-    /// `idle`, `active`, `silent` or `closed`.
-    pub state: String,
-    /// Why it is in that state.
-    pub reason: String,
-    /// The face by which its requests leave this node, such as `face-1`; `None` if that is not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub face: Option<String>,
-    /// The nodes on it.
-    pub via: String,
-    /// Bytes that caches on it delivered.
-    pub cached_bytes: u64,
-    /// The window.
-    pub window_bytes: u64,
-    /// Bytes under way.
-    pub in_flight_bytes: u64,
-    /// Smallest round-trip time seen.
-    pub rtt_min_ms: Option<f64>,
-    /// Packets asked for.
-    pub requested_packets: u64,
-    /// Packets taken for lost.
-    pub lost_packets: u64,
-}
-
-/// The last word on a transfer that succeeded.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct DoneView {
-    /// The fetched name.
-    pub name: String,
-    /// By which architecture.
-    pub family: String,
-    /// Bytes of the object.
-    pub bytes: u64,
-    /// Time from the request to the last verified byte.
-    pub seconds: f64,
-    /// Bytes fetched in this run per second, in Mbit/s.
-    pub mbps: f64,
-    /// Whether every byte was checked against the publisher's signature; nothing else is ever reported as done of a name.
-    /// What web servers delivered was checked against a checksum, or, if none is known, not at all.
-    pub verified: bool,
-    /// Who delivered what.
-    pub sources: Vec<SourceView>,
-    /// Over which path.
-    pub paths: Vec<PathView>,
-    /// Bytes delivered by caches on the path.
-    pub cached_bytes: u64,
-    /// Bytes asked for again.
-    pub retransmitted: u64,
-    /// Bytes that arrived a second time.
-    pub duplicate_bytes: u64,
-    /// Bytes that an earlier run had verified.
-    pub resumed_bytes: u64,
-    /// The version of the object, where the fetch noted it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub version: Option<u64>,
-    /// Where it was written; `None` if it was streamed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub output: Option<String>,
-    /// What a front adds: the demo's fluid bound, ratio, and the like.
-    #[serde(flatten)]
-    pub more: BTreeMap<String, serde_json::Value>,
-}
-
-impl ProgressView {
-    /// The account of a transfer as of `now`.
-    pub fn new(transfer: TransferId, name: &str, report: &TransferReport, now: Time) -> Self {
-        let rates = report.paths.iter().map(|path| (path.source, current_rate(path)));
-        let seconds = report.ended.unwrap_or(now).since(report.started).as_secs_f64();
-        ProgressView {
-            transfer: transfer.to_string(),
-            name: name.into(),
-            bytes: report.bytes,
-            stored_bytes: report.stored_bytes,
-            resumed_bytes: report.resumed_bytes,
-            cached_bytes: report.cached_bytes,
-            retransmitted: report.retransmitted_bytes,
-            duplicate_bytes: report.duplicate_bytes,
-            seconds: round(seconds, 6),
-            mbps: round(rates.clone().map(|(_, rate)| rate).sum(), 3),
-            sources: sources(report, |source| {
-                rates.clone().filter(|(of, _)| *of == source).map(|(_, rate)| rate).sum()
-            }),
-            paths: paths(report, current_rate),
-            running: report.ended.is_none(),
-            failure: report.failure.clone(),
-            ..ProgressView::default()
-        }
+tributary_core::declared! {
+    /// One path of a transfer.
+    #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+    pub struct PathView {
+        /// Its number, such as `path-1`.
+        pub id: String = path.path.to_string(),
+        /// The source it leads to; one of the ids of the sources.
+        pub source: String = source,
+        /// Links from source to receiver.
+        pub hops: u32 = path.hops,
+        /// Useful bytes on it, from caches or from the source.
+        pub bytes: u64 = path.bytes,
+        /// Mbit/s: now while the transfer runs, on average when it is done.
+        pub mbps: f64 = round(mbps, 3),
+        /// Smoothed round-trip time; `None` before the first sample.
+        pub rtt_ms: Option<f64> = path.rtt.map(milliseconds),
+        /// Share of packets taken for lost, 0 to 1.
+        pub loss: f64 = round(share(path.lost_packets, path.requested_packets), 6),
+        /// `idle`, `active`, `silent` or `closed`.
+        pub state: String = path.state.to_string(),
+        /// Why it is in that state.
+        pub reason: String = path.reason.clone(),
+        /// The face by which its requests leave this node, such as `face-1`; `None` if that is not known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub face: Option<String> = path.face.map(|face| face.to_string()),
+        /// The nodes on it.
+        pub via: String = path.label.clone(),
+        /// Bytes that caches on it delivered.
+        pub cached_bytes: u64 = path.cached_bytes,
+        /// The window.
+        pub window_bytes: u64 = path.window_bytes,
+        /// Bytes under way.
+        pub in_flight_bytes: u64 = path.in_flight_bytes,
+        /// Smallest round-trip time seen.
+        pub rtt_min_ms: Option<f64> = path.rtt_min.map(milliseconds),
+        /// Packets asked for.
+        pub requested_packets: u64 = path.requested_packets,
+        /// Packets taken for lost.
+        pub lost_packets: u64 = path.lost_packets,
     }
+    fn new(path: &PathReport, source: String, mbps: f64) {}
 }
 
-impl DoneView {
+tributary_core::declared! {
+    /// The last word on a transfer that succeeded.
+    #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+    pub struct DoneView {
+        /// The fetched name.
+        pub name: String = name.into(),
+        /// By which architecture.
+        pub family: String = family.into(),
+        /// Bytes of the object.
+        pub bytes: u64 = report.bytes,
+        /// Time from the request to the last verified byte.
+        pub seconds: f64 = round(taken.as_secs_f64(), 6),
+        /// Bytes fetched in this run per second, in Mbit/s.
+        pub mbps: f64 = average(report.stored_bytes.saturating_sub(report.resumed_bytes)),
+        /// Whether every byte was checked against the publisher's signature; nothing else is ever reported as done of a
+        /// name. What web servers delivered was checked against a checksum, or, if none is known, not at all.
+        pub verified: bool = true,
+        /// Who delivered what.
+        pub sources: Vec<SourceView> = sources(report, |source| average(bytes_of(source))),
+        /// Over which path.
+        pub paths: Vec<PathView> = paths(report, |path| average(path.bytes)),
+        /// Bytes delivered by caches on the path.
+        pub cached_bytes: u64 = report.cached_bytes,
+        /// Bytes asked for again.
+        pub retransmitted: u64 = report.retransmitted_bytes,
+        /// Bytes that arrived a second time.
+        pub duplicate_bytes: u64 = report.duplicate_bytes,
+        /// Bytes that an earlier run had verified.
+        pub resumed_bytes: u64 = report.resumed_bytes,
+        /// The version of the object, where the fetch noted it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub version: Option<u64> = None,
+        /// Where it was written; `None` if it was streamed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub output: Option<String> = output,
+        /// What a front adds: the demo's fluid bound, ratio, and the like.
+        #[serde(flatten)]
+        pub more: BTreeMap<String, serde_json::Value> = BTreeMap::new(),
+    }
     /// The account of a transfer that is complete.
-    pub fn new(name: &str, family: &str, report: &TransferReport, output: Option<String>) -> Self {
+    pub fn new(name: &str, family: &str, report: &TransferReport, output: Option<String>) {
         let taken = report.ended.unwrap_or(report.started).since(report.started);
         let average = |bytes| Rate::over(bytes, taken).map_or(0.0, |rate| round(rate.mbps(), 3));
         let bytes_of = |source| report.sources.iter().filter(|of| of.source == source).map(|of| of.bytes).sum();
-        DoneView {
-            name: name.into(),
-            family: family.into(),
-            bytes: report.bytes,
-            seconds: round(taken.as_secs_f64(), 6),
-            mbps: average(report.stored_bytes.saturating_sub(report.resumed_bytes)),
-            verified: true,
-            sources: sources(report, |source| average(bytes_of(source))),
-            paths: paths(report, |path| average(path.bytes)),
-            cached_bytes: report.cached_bytes,
-            retransmitted: report.retransmitted_bytes,
-            duplicate_bytes: report.duplicate_bytes,
-            resumed_bytes: report.resumed_bytes,
-            output,
-            ..DoneView::default()
-        }
     }
 }
 
@@ -214,29 +182,7 @@ fn sources(report: &TransferReport, mbps: impl Fn(SourceId) -> f64) -> Vec<Sourc
         .collect()
 }
 fn paths(report: &TransferReport, mbps: impl Fn(&PathReport) -> f64) -> Vec<PathView> {
-    report
-        .paths
-        .iter()
-        .map(|path| PathView {
-            id: path.path.to_string(),
-            source: source_name(report, path.source),
-            hops: path.hops,
-            bytes: path.bytes,
-            mbps: round(mbps(path), 3),
-            rtt_ms: path.rtt.map(milliseconds),
-            loss: round(share(path.lost_packets, path.requested_packets), 6),
-            state: path.state.to_string(),
-            reason: path.reason.clone(),
-            face: path.face.map(|face| face.to_string()),
-            via: path.label.clone(),
-            cached_bytes: path.cached_bytes,
-            window_bytes: path.window_bytes,
-            in_flight_bytes: path.in_flight_bytes,
-            rtt_min_ms: path.rtt_min.map(milliseconds),
-            requested_packets: path.requested_packets,
-            lost_packets: path.lost_packets,
-        })
-        .collect()
+    report.paths.iter().map(|path| PathView::new(path, source_name(report, path.source), mbps(path))).collect()
 }
 /// A source's label if no other source has the same one, else label and number.
 pub(crate) fn source_name(report: &TransferReport, source: SourceId) -> String {
