@@ -60,20 +60,17 @@ pub struct Message {
     pub bytes: Bytes,
 }
 
-/// Which messages are accepted, sent or fetched.
-#[derive(Clone, Debug)]
-pub struct MessengerOptions {
-    /// The only publisher's key to trust; `None` trusts the only key that signs a name.
-    pub publisher: Option<PublicKey>,
-    /// Maximum bytes of a message. Default: 64 MiB.
-    pub message_bytes_max: u64,
-    /// How long to wait for the next packet of a message before missing chunks are reported; `None` uses the node's
-    /// config.
-    pub nack_timeout: Option<Duration>,
-}
-impl Default for MessengerOptions {
-    fn default() -> Self {
-        MessengerOptions { publisher: None, message_bytes_max: 64 << 20, nack_timeout: None }
+tributary_core::declared! {
+    /// Which messages are accepted, sent or fetched.
+    #[derive(Clone, Debug)]
+    pub struct MessengerOptions {
+        /// The only publisher's key to trust; `None` trusts the only key that signs a name.
+        pub publisher: Option<PublicKey> = None,
+        /// Maximum bytes of a message. Default: 64 MiB.
+        pub message_bytes_max: u64 = 64 << 20,
+        /// How long to wait for the next packet of a message before missing chunks are reported; `None` uses the node's
+        /// config.
+        pub nack_timeout: Option<Duration> = None,
     }
 }
 

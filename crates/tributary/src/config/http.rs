@@ -7,45 +7,50 @@ use tributary_web::Url;
 
 use super::Invitation;
 
-/// How a gateway serves a node's objects over HTTP.
-#[derive(Clone, PartialEq, Debug)]
-pub struct HttpConfig {
-    /// Where it listens: on loopback, unless others should read through it.
-    pub listen: SocketAddr,
-    /// The folder of its cache.
-    pub cache: PathBuf,
-    /// Maximum bytes of the cache, besides objects that are being read.
-    pub cache_bytes_max: u64,
-    /// Objects unread for this long leave the cache.
-    pub cache_age_max: Duration,
-    /// Bytes fetched ahead of a client's position.
-    pub read_ahead_bytes: u64,
-    /// How long an object may take to be found, and its next byte to arrive.
-    pub patience: Duration,
-    /// How long the result of looking up a name is used.
-    pub fresh: Duration,
-    /// Connections at a time; others are answered with 503.
-    pub connections_max: usize,
-    /// How long a client may take to send the head of a request.
-    pub head_timeout: Duration,
-    /// Whether the API of the node is served there.
-    pub api: bool,
-    /// The file with the token that clients of the API must send; `None` for none, which is only possible on loopback.
-    pub token_file: Option<PathBuf>,
-    /// Maximum bytes of an uploaded file.
-    pub upload_bytes_max: u64,
-    /// Whether pages of other sites may embed its objects.
-    pub cross_site: bool,
-    /// Names of the gateway, besides addresses and `localhost`.
-    pub hosts: Vec<String>,
-    /// Hosts that it mirrors.
-    pub mirrors: Vec<HttpMirror>,
-    /// Web servers whose files it fetches and keeps for its clients and its neighbours.
-    pub origins: Vec<HttpOrigin>,
-    /// Space on the disk that the cache leaves free.
-    pub cache_reserve_bytes: u64,
-    /// The gateways that fetch each file once together; `None` for none.
-    pub site: Option<SiteConfig>,
+tributary_core::declared! {
+    /// How a gateway serves a node's objects over HTTP.
+    #[derive(Clone, PartialEq, Debug)]
+    pub struct HttpConfig {
+        /// Where it listens: on loopback, unless others should read through it.
+        pub listen: SocketAddr = listen,
+        /// The folder of its cache.
+        pub cache: PathBuf = cache,
+        /// Maximum bytes of the cache, besides objects that are being read.
+        pub cache_bytes_max: u64 = 10 << 30,
+        /// Objects unread for this long leave the cache.
+        pub cache_age_max: Duration = Duration::from_secs(7 * 86_400),
+        /// Bytes fetched ahead of a client's position.
+        pub read_ahead_bytes: u64 = 16 << 20,
+        /// How long an object may take to be found, and its next byte to arrive.
+        pub patience: Duration = Duration::from_secs(10),
+        /// How long the result of looking up a name is used.
+        pub fresh: Duration = Duration::from_secs(30),
+        /// Connections at a time; others are answered with 503.
+        pub connections_max: usize = 1_024,
+        /// How long a client may take to send the head of a request.
+        pub head_timeout: Duration = Duration::from_secs(10),
+        /// Whether the API of the node is served there.
+        pub api: bool = true,
+        /// The file with the token that clients of the API must send; `None` for none, which is only possible on
+        /// loopback.
+        pub token_file: Option<PathBuf> = None,
+        /// Maximum bytes of an uploaded file.
+        pub upload_bytes_max: u64 = 4 << 30,
+        /// Whether pages of other sites may embed its objects.
+        pub cross_site: bool = false,
+        /// Names of the gateway, besides addresses and `localhost`.
+        pub hosts: Vec<String> = Vec::new(),
+        /// Hosts that it mirrors.
+        pub mirrors: Vec<HttpMirror> = Vec::new(),
+        /// Web servers whose files it fetches and keeps for its clients and its neighbours.
+        pub origins: Vec<HttpOrigin> = Vec::new(),
+        /// Space on the disk that the cache leaves free.
+        pub cache_reserve_bytes: u64 = 256 << 20,
+        /// The gateways that fetch each file once together; `None` for none.
+        pub site: Option<SiteConfig> = None,
+    }
+    /// The defaults, with these two places.
+    pub fn new(listen: SocketAddr, cache: PathBuf) {}
 }
 
 /// Gateways that fetch each file of an origin once together.
@@ -122,30 +127,4 @@ pub struct HttpMirror {
     pub host: String,
     /// The name of its root.
     pub name: Name,
-}
-
-impl HttpConfig {
-    /// The defaults, with these two places.
-    pub fn new(listen: SocketAddr, cache: PathBuf) -> HttpConfig {
-        HttpConfig {
-            listen,
-            cache,
-            cache_bytes_max: 10 << 30,
-            cache_age_max: Duration::from_secs(7 * 86_400),
-            read_ahead_bytes: 16 << 20,
-            patience: Duration::from_secs(10),
-            fresh: Duration::from_secs(30),
-            connections_max: 1_024,
-            head_timeout: Duration::from_secs(10),
-            api: true,
-            token_file: None,
-            upload_bytes_max: 4 << 30,
-            cross_site: false,
-            hosts: Vec::new(),
-            mirrors: Vec::new(),
-            origins: Vec::new(),
-            cache_reserve_bytes: 256 << 20,
-            site: None,
-        }
-    }
 }

@@ -48,73 +48,77 @@ pub use settings::Settings;
 pub use crate::views::QuotaPeriod;
 pub use tributary_trust::Access;
 
-use crate::{error::ApiError, family::Family};
+use crate::{error::ApiError, family::Family, paths::control_in};
 
-/// Everything that makes one node. Only [`NodeConfig::parse`] makes it, so every value has been checked.
-#[derive(Clone, PartialEq, Debug)]
-#[non_exhaustive]
-pub struct NodeConfig {
-    /// Its human-readable name, 1 to 32 bytes, unique in its domain.
-    pub label: String,
-    /// The roles it plays; never empty.
-    pub roles: BTreeSet<Role>,
-    /// Where keys, downloads' state and publications are kept.
-    pub state_dir: PathBuf,
-    /// Path of the control socket. Default: `control.sock` in the state folder.
-    pub control: PathBuf,
-    /// File of the publisher's secret key, made if it is missing. Default: `key` in the state folder.
-    pub key: PathBuf,
-    /// Seed of random choices; `None` draws a new one at each start.
-    pub seed: Option<u64>,
-    /// How much a daemon logs; `None` leaves it to the command line.
-    pub log: Option<LogLevels>,
-    /// How its log lines look; `None` leaves it to the environment.
-    pub log_format: Option<LogFormat>,
-    /// Addresses on which it receives datagrams.
-    pub listen: Vec<SocketAddr>,
-    /// Where it accepts streams; together with `listen` never empty.
-    pub listen_streams: Vec<StreamAddress>,
-    /// Who may connect to its Unix sockets.
-    pub unix_access: UnixAccess,
-    /// Origins of web pages that may reach it by WebSocket.
-    pub web_origins: Vec<String>,
-    /// How its packets ask queues to signal congestion.
-    pub ecn: Ecn,
-    /// How packets are protected between this node and its neighbours over UDP.
-    pub security: Security,
-    /// The network that it belongs to, if that has an authority.
-    pub network: Option<NetworkConfig>,
-    /// Its neighbours.
-    pub faces: Vec<FaceConfig>,
-    /// Below which prefixes names are blinded, and with which keys.
-    pub blind: BTreeMap<Name, BlindingKey>,
-    /// The publishers to believe below prefixes.
-    pub trust: Keys,
-    /// Groups of readers' keys, by their labels.
-    pub key_groups: BTreeMap<String, Vec<PublicKey>>,
-    /// Objects that it publishes from the start.
-    pub publish: Vec<PublishConfig>,
-    /// The family's own settings, which also identify the family.
-    pub settings: Settings,
-    /// Folder of the chunks that the node stores for others; `None` keeps them in memory. Default: `store` in the state
-    /// folder.
-    pub store: Option<PathBuf>,
-    /// Settings of fetches.
-    pub fetch: FetchConfig,
-    /// Which fetched objects are served.
-    pub serve: ServeConfig,
-    /// The use of web servers that publishers name.
-    pub mirrors: MirrorsConfig,
-    /// Its limits.
-    pub limits: Limits,
-    /// Deliberate misbehaviour, for demos and tests.
-    pub faults: Faults,
-    /// Its gateway for programs that speak HTTP; `None` runs none.
-    pub http: Option<HttpConfig>,
-    /// What keeps the names that it holds for its network, if it is a resolver.
-    pub resolver: EngineConfig,
-    /// Puts the node into another one. No config file sets it.
-    pub wrapper: Wrapper,
+tributary_core::declared! {
+    /// Everything that makes one node. Only [`NodeConfig::parse`] makes it, so every value has been checked.
+    #[derive(Clone, PartialEq, Debug)]
+    #[non_exhaustive]
+    pub struct NodeConfig {
+        /// Its human-readable name, 1 to 32 bytes, unique in its domain.
+        pub label: String = label.into(),
+        /// The roles it plays; never empty.
+        pub roles: BTreeSet<Role> = roles,
+        /// Where keys, downloads' state and publications are kept.
+        pub state_dir: PathBuf = state_dir.into(),
+        /// Path of the control socket. Default: `control.sock` in the state folder.
+        pub control: PathBuf = control_in(state_dir),
+        /// File of the publisher's secret key, made if it is missing. Default: `key` in the state folder.
+        pub key: PathBuf = state_dir.join("key"),
+        /// Seed of random choices; `None` draws a new one at each start.
+        pub seed: Option<u64> = None,
+        /// How much a daemon logs; `None` leaves it to the command line.
+        pub log: Option<LogLevels> = None,
+        /// How its log lines look; `None` leaves it to the environment.
+        pub log_format: Option<LogFormat> = None,
+        /// Addresses on which it receives datagrams.
+        pub listen: Vec<SocketAddr> = Vec::new(),
+        /// Where it accepts streams; together with `listen` never empty.
+        pub listen_streams: Vec<StreamAddress> = Vec::new(),
+        /// Who may connect to its Unix sockets.
+        pub unix_access: UnixAccess = UnixAccess::default(),
+        /// Origins of web pages that may reach it by WebSocket.
+        pub web_origins: Vec<String> = Vec::new(),
+        /// How its packets ask queues to signal congestion.
+        pub ecn: Ecn = Ecn::default(),
+        /// How packets are protected between this node and its neighbours over UDP.
+        pub security: Security = Security::Encrypted,
+        /// The network that it belongs to, if that has an authority.
+        pub network: Option<NetworkConfig> = None,
+        /// Its neighbours.
+        pub faces: Vec<FaceConfig> = Vec::new(),
+        /// Below which prefixes names are blinded, and with which keys.
+        pub blind: BTreeMap<Name, BlindingKey> = BTreeMap::new(),
+        /// The publishers to believe below prefixes.
+        pub trust: Keys = Keys::new(),
+        /// Groups of readers' keys, by their labels.
+        pub key_groups: BTreeMap<String, Vec<PublicKey>> = BTreeMap::new(),
+        /// Objects that it publishes from the start.
+        pub publish: Vec<PublishConfig> = Vec::new(),
+        /// The family's own settings, which also identify the family.
+        pub settings: Settings = settings,
+        /// Folder of the chunks that the node stores for others; `None` keeps them in memory. Default: `store` in the
+        /// state folder.
+        pub store: Option<PathBuf> = Some(state_dir.join("store")),
+        /// Settings of fetches.
+        pub fetch: FetchConfig = FetchConfig::default(),
+        /// Which fetched objects are served.
+        pub serve: ServeConfig = ServeConfig::default(),
+        /// The use of web servers that publishers name.
+        pub mirrors: MirrorsConfig = MirrorsConfig::default(),
+        /// Its limits.
+        pub limits: Limits = Limits::default(),
+        /// Deliberate misbehaviour, for demos and tests.
+        pub faults: Faults = Faults::default(),
+        /// Its gateway for programs that speak HTTP; `None` runs none.
+        pub http: Option<HttpConfig> = None,
+        /// What keeps the names that it holds for its network, if it is a resolver.
+        pub resolver: EngineConfig = EngineConfig::default(),
+        /// Puts the node into another one. No config file sets it.
+        pub wrapper: Wrapper = Wrapper::default(),
+    }
+    /// A node with the defaults of all sections except `[node]`.
+    pub(crate) fn new(label: &str, settings: Settings, roles: BTreeSet<Role>, state_dir: &Path) {}
 }
 
 /// Puts the node that a config makes into another one, which gets the config and the seed: for faulty nodes of the lab.
@@ -183,32 +187,27 @@ impl Security {
     ];
 }
 
-/// A network with an authority, as the config of one of its nodes describes it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct NetworkConfig {
-    /// The authority's key.
-    pub authority: PublicKey,
-    /// Whether nodes without a certificate may join as hosts. Default: they may not.
-    pub access: Access,
-    /// File of the node's certificate, which may be missing. Default: `certificate` in the state folder.
-    pub certificate: PathBuf,
-    /// File of the authority's list of revocations, which may be missing. Default: `revoked` in the state folder.
-    pub revoked: PathBuf,
-    /// How far the clocks of two nodes may be apart. Default: [`CLOCK_TOLERANCE`](tributary_trust::CLOCK_TOLERANCE).
-    pub clock_tolerance: Duration,
+tributary_core::declared! {
+    /// A network with an authority, as the config of one of its nodes describes it.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct NetworkConfig {
+        /// The authority's key.
+        pub authority: PublicKey = authority,
+        /// Whether nodes without a certificate may join as hosts. Default: they may not.
+        pub access: Access = Access::Closed,
+        /// File of the node's certificate, which may be missing. Default: `certificate` in the state folder.
+        pub certificate: PathBuf = state_dir.join("certificate"),
+        /// File of the authority's list of revocations, which may be missing. Default: `revoked` in the state folder.
+        pub revoked: PathBuf = state_dir.join("revoked"),
+        /// How far the clocks of two nodes may be apart. Default:
+        /// [`CLOCK_TOLERANCE`](tributary_trust::CLOCK_TOLERANCE).
+        pub clock_tolerance: Duration = Duration::from_secs(CLOCK_TOLERANCE),
+    }
+    /// The closed network of an authority, with its files in the state folder.
+    pub fn new(authority: PublicKey, state_dir: &Path) {}
 }
 
 impl NetworkConfig {
-    /// The closed network of an authority, with its files in the state folder.
-    pub fn new(authority: PublicKey, state_dir: &Path) -> NetworkConfig {
-        NetworkConfig {
-            authority,
-            access: Access::Closed,
-            certificate: state_dir.join("certificate"),
-            revoked: state_dir.join("revoked"),
-            clock_tolerance: Duration::from_secs(CLOCK_TOLERANCE),
-        }
-    }
     /// Adopts an invitation's statements about the network, for a node of `family` in `network`.
     ///
     /// # Errors
@@ -254,8 +253,7 @@ impl Role {
         ("sender", Role::Sender),
         ("receiver", Role::Receiver),
     ];
-}
-impl Role {
+
     /// What a certificate must allow for this role: nothing for senders and receivers, which every host may be.
     pub(crate) fn certified(self) -> Roles {
         match self {
@@ -403,15 +401,17 @@ pub struct PublishConfig {
     pub mirrors: Vec<String>,
 }
 
-/// Settings of fetches.
-#[derive(Clone, PartialEq, Debug)]
-pub struct FetchConfig {
-    /// Paths per source to request from the network, 1 to 16. Default: 4.
-    pub paths_per_source: u8,
-    /// What makes a path good. Default: fewest hops.
-    pub metric: PathMetric,
-    /// How long to go without any source before giving up. Default: 10 s.
-    pub patience: Duration,
+tributary_core::declared! {
+    /// Settings of fetches.
+    #[derive(Clone, PartialEq, Debug)]
+    pub struct FetchConfig {
+        /// Paths per source to request from the network, 1 to 16. Default: 4.
+        pub paths_per_source: u8 = 4,
+        /// What makes a path good. Default: fewest hops.
+        pub metric: PathMetric = PathMetric::Hops,
+        /// How long to go without any source before giving up. Default: 10 s.
+        pub patience: Duration = Duration::from_secs(10),
+    }
 }
 impl FetchConfig {
     /// A fetch with these settings.
@@ -432,38 +432,37 @@ pub struct ServeConfig {
     pub age_max: Option<Duration>,
 }
 
-/// Whether web servers that publishers name are used, and which.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct MirrorsConfig {
-    /// Whether they are used. Default: yes.
-    pub used: bool,
-    /// Whether they may be at addresses that are not public: of this machine, of private networks, of the link.
-    /// Default: no, because otherwise a publisher could make this machine send requests to internal services.
-    pub private: bool,
-}
-impl Default for MirrorsConfig {
-    fn default() -> Self {
-        MirrorsConfig { used: true, private: false }
+tributary_core::declared! {
+    /// Whether web servers that publishers name are used, and which.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct MirrorsConfig {
+        /// Whether they are used. Default: yes.
+        pub used: bool = true,
+        /// Whether they may be at addresses that are not public: of this machine, of private networks, of the link.
+        /// Default: no, because otherwise a publisher could make this machine send requests to internal services.
+        pub private: bool = false,
     }
 }
 
-/// The limits of a node.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Limits {
-    /// Rate of all fetches together; `None` for no limit.
-    pub rate: Option<Rate>,
-    /// Clients on the control socket at a time. Default: 32.
-    pub control_clients: usize,
-    /// Bytes of one line on the control socket. Default: 64 KiB.
-    pub control_line_bytes: usize,
-    /// Objects that it publishes. Default: 10,000.
-    pub publications: usize,
-    /// Fetches that run at a time. Default: 64.
-    pub transfers: usize,
-    /// Of these, fetches of the queue. Default: 8.
-    pub queue_transfers: usize,
-    /// Concurrent lookups of names, including names with a kept negative answer. Default: 1,024.
-    pub lookups: usize,
+tributary_core::declared! {
+    /// The limits of a node.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct Limits {
+        /// Rate of all fetches together; `None` for no limit.
+        pub rate: Option<Rate> = None,
+        /// Clients on the control socket at a time. Default: 32.
+        pub control_clients: usize = 32,
+        /// Bytes of one line on the control socket. Default: 64 KiB.
+        pub control_line_bytes: usize = 64 << 10,
+        /// Objects that it publishes. Default: 10,000.
+        pub publications: usize = 10_000,
+        /// Fetches that run at a time. Default: 64.
+        pub transfers: usize = 64,
+        /// Of these, fetches of the queue. Default: 8.
+        pub queue_transfers: usize = 8,
+        /// Concurrent lookups of names, including names with a kept negative answer. Default: 1,024.
+        pub lookups: usize = 1_024,
+    }
 }
 
 /// Deliberate misbehaviour, for demos and tests; all off by default.

@@ -3,26 +3,21 @@ mod publications;
 mod resolver;
 mod sections;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::Path,
-};
+use std::{collections::BTreeSet, path::Path};
 use tributary_core::Ecn;
-use tributary_net::UnixAccess;
 use tributary_transport::TransferConfig;
-use tributary_trust::{Keys, Roles};
+use tributary_trust::Roles;
 
 use self::{publications::Publications, sections::Disk};
 use crate::{
     config::{
-        ConfigErrors, EngineConfig, FILE_BYTES_MAX, FaceConfig, Faults, FetchConfig, Invitation, Limits, LoadError,
-        MirrorsConfig, NetworkConfig, NodeConfig, Role, Security, ServeConfig, Settings, SiteConfig, Wrapper,
+        ConfigErrors, FILE_BYTES_MAX, FaceConfig, Invitation, LoadError, NetworkConfig, NodeConfig, Role, Security,
+        Settings, SiteConfig,
         reader::{Scope, Section},
         values::document,
     },
     error::ApiError,
     family::Family,
-    paths::control_in,
 };
 
 impl NodeConfig {
@@ -130,41 +125,6 @@ impl NodeConfig {
     fn defaults_of(&self, family: Family) -> Settings {
         Settings::new(family, &self.label, &self.roles)
     }
-    /// A node with the defaults of all sections except `[node]`.
-    fn new(family: Family, label: &str, roles: BTreeSet<Role>, state_dir: &Path) -> NodeConfig {
-        NodeConfig {
-            label: label.into(),
-            settings: Settings::new(family, label, &roles),
-            roles,
-            control: control_in(state_dir),
-            key: state_dir.join("key"),
-            store: Some(state_dir.join("store")),
-            state_dir: state_dir.into(),
-            seed: None,
-            log: None,
-            log_format: None,
-            listen: Vec::new(),
-            listen_streams: Vec::new(),
-            unix_access: UnixAccess::default(),
-            web_origins: Vec::new(),
-            ecn: Ecn::default(),
-            security: Security::Encrypted,
-            network: None,
-            faces: Vec::new(),
-            blind: BTreeMap::new(),
-            trust: Keys::new(),
-            key_groups: BTreeMap::new(),
-            publish: Vec::new(),
-            fetch: FetchConfig::default(),
-            serve: ServeConfig::default(),
-            mirrors: MirrorsConfig::default(),
-            limits: Limits::default(),
-            faults: Faults::default(),
-            http: None,
-            resolver: EngineConfig::default(),
-            wrapper: Wrapper::default(),
-        }
-    }
     /// Legal settings that should still be changed, each in a sentence that explains the change.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = self.settings.of_family().warnings(self);
@@ -205,7 +165,10 @@ fn read_all(root: &Section<'_>, folder: &Path, disk: Disk) -> Option<NodeConfig>
     let head = section.and_then(|section| sections::head(section, folder, root.has("network")));
     let is_whole = head.is_some();
     // Sections are read even if [node] is wrong, so that one run shows all mistakes.
-    let mut node = head.unwrap_or_else(|| NodeConfig::new(Family::default(), "", BTreeSet::new(), folder));
+    let mut node = head.unwrap_or_else(|| {
+        let settings = Settings::new(Family::default(), "", &BTreeSet::new());
+        NodeConfig::new("", settings, BTreeSet::new(), folder)
+    });
     let family = node.family();
     for section in root.sections("blind") {
         sections::blind(section, folder, &mut node.blind);

@@ -16,7 +16,7 @@ use crate::{
     config::{
         FaceConfig, FacePolicyConfig, Faults, FetchConfig, HttpConfig, HttpMirror, HttpOrigin, Invitation, Limits,
         LogFormat, MirrorsConfig, NetworkConfig, NodeConfig, OriginKind, PeerAddress, Quota, QuotaEnd, QuotaPeriod,
-        Role, ScheduledRate, Security, ServeConfig, SiteConfig, face_id, is_own, link, published_name,
+        Role, ScheduledRate, Security, ServeConfig, Settings, SiteConfig, face_id, is_own, link, published_name,
         reader::Section,
         values::{RATE_HINT, SECRET_HINT, duration, read_secret, set_duration, set_size, size},
     },
@@ -89,7 +89,9 @@ pub(super) fn head(section: Section<'_>, folder: &Path, has_network: bool) -> Op
         section.wrong("label", "there is no home folder for its state", hint);
     }
     section.finish();
-    let node = NodeConfig::new(family, &label?.value, roles, &state_dir?);
+    let label = label?.value;
+    let settings = Settings::new(family, &label, &roles);
+    let node = NodeConfig::new(&label, settings, roles, &state_dir?);
     Some(NodeConfig {
         control: control.unwrap_or_else(|| node.control.clone()),
         key: key.unwrap_or_else(|| node.key.clone()),
@@ -705,23 +707,4 @@ pub(super) fn faults(section: Section<'_>) -> Faults {
     };
     section.finish();
     faults
-}
-
-impl Default for FetchConfig {
-    fn default() -> Self {
-        FetchConfig { paths_per_source: 4, metric: PathMetric::Hops, patience: Duration::from_secs(10) }
-    }
-}
-impl Default for Limits {
-    fn default() -> Self {
-        Limits {
-            rate: None,
-            control_clients: 32,
-            control_line_bytes: 64 << 10,
-            publications: 10_000,
-            transfers: 64,
-            queue_transfers: 8,
-            lookups: 1_024,
-        }
-    }
 }
