@@ -65,6 +65,7 @@ pub mod datagram;
 mod declared;
 pub mod ecn;
 pub mod event;
+mod forwarded;
 pub mod ids;
 pub mod link;
 pub mod location;

@@ -391,27 +391,20 @@ impl Receiver {
 }
 
 impl Fetching for Entry {
-    fn name(&self) -> &Name {
-        self.transfer.name()
-    }
-    fn is_ended(&self) -> bool {
-        self.transfer.is_ended()
+    tributary_core::forwarded! {
+        this => this.transfer;
+        fn name(&Self) -> &Name;
+        fn is_ended(&Self) -> bool;
+        fn was_in_vain(&Self) -> bool;
+        fn set_limit(&mut Self, now: Time, rate: Option<Rate>);
+        fn report(&Self, now: Time) -> TransferReport;
     }
     fn is_settled(&self) -> bool {
         self.ended_reported
     }
-    fn was_in_vain(&self) -> bool {
-        self.transfer.was_in_vain()
-    }
-    fn set_limit(&mut self, now: Time, rate: Option<Rate>) {
-        self.transfer.set_limit(now, rate);
-    }
     fn set_demands(&mut self, now: Time, demands: PathDemands) -> bool {
         self.transfer.set_demands(now, demands);
         true
-    }
-    fn report(&self, now: Time) -> TransferReport {
-        self.transfer.report(now)
     }
 }
 

@@ -32,28 +32,33 @@ impl<N: Node> Secured<N> {
     pub fn on_peer(self, on_peer: OnPeer<N>) -> Self {
         Secured { on_peer, ..self }
     }
-    /// Changes what this node presents, at most [`PRESENTED_BYTES_MAX`](crate::PRESENTED_BYTES_MAX) bytes, from the next
-    /// handshake on. Neighbours see it when keys are renewed.
-    pub fn present(&mut self, presented: &[u8]) {
-        self.layer.present(presented);
+    tributary_core::forwarded! {
+        this => this.layer;
+        /// Changes what this node presents, at most [`PRESENTED_BYTES_MAX`](crate::PRESENTED_BYTES_MAX) bytes, from the
+        /// next handshake on. Neighbours see it when keys are renewed.
+        pub fn present(&mut Self, presented: &[u8]);
+        /// Sends a notice of at most [`NOTICE_BYTES_MAX`](crate::NOTICE_BYTES_MAX) bytes to the owner of the neighbour
+        /// on a face, authenticated and encrypted. It may be lost.
+        pub fn send_notice(&mut Self, face: FaceId, notice: &[u8]);
+        /// Whether there are notices.
+        pub fn has_notices(&Self) -> bool;
+        /// The next notice of a neighbour's owner.
+        pub fn poll_notice(&mut Self) -> Option<(FaceId, Vec<u8>)>;
+        /// Says how a face is protected, from now on.
+        pub fn set_policy(&mut Self, face: FaceId, policy: FaceProtection);
+        /// Whether a face carries packets outside a session.
+        pub fn policy(&Self, face: FaceId) -> FaceProtection;
+        /// The proven neighbour on a face.
+        pub fn peer(&Self, face: FaceId) -> Option<&Peer>;
+        /// Why no packets pass over a face.
+        pub fn trouble(&Self, face: FaceId) -> Option<String>;
+        /// Whether that is so because one of both ends does not admit the other.
+        pub fn is_refused(&Self, face: FaceId) -> bool;
     }
     /// Ends the session with a neighbour whose admission has ended, and sends it the reason.
     pub fn dismiss(&mut self, now: Time, face: FaceId, reason: &str) {
         self.layer.dismiss(now, face, reason);
         self.introduce(now);
-    }
-    /// Sends a notice of at most [`NOTICE_BYTES_MAX`](crate::NOTICE_BYTES_MAX) bytes to the owner of the neighbour on a face,
-    /// authenticated and encrypted. It may be lost.
-    pub fn send_notice(&mut self, face: FaceId, notice: &[u8]) {
-        self.layer.send_notice(face, notice);
-    }
-    /// Whether there are notices.
-    pub fn has_notices(&self) -> bool {
-        self.layer.has_notices()
-    }
-    /// The next notice of a neighbour's owner.
-    pub fn poll_notice(&mut self) -> Option<(FaceId, Vec<u8>)> {
-        self.layer.poll_notice()
     }
     /// The node.
     pub fn node(&self) -> &N {
@@ -63,30 +68,10 @@ impl<N: Node> Secured<N> {
     pub fn node_mut(&mut self) -> &mut N {
         &mut self.node
     }
-    /// Says how a face is protected, from now on.
-    pub fn set_policy(&mut self, face: FaceId, policy: FaceProtection) {
-        self.layer.set_policy(face, policy);
-    }
     /// Forgets a face that the owner removes.
     pub fn forget(&mut self, now: Time, face: FaceId) {
         self.layer.forget(face);
         self.introduce(now);
-    }
-    /// Whether a face carries packets outside a session.
-    pub fn policy(&self, face: FaceId) -> FaceProtection {
-        self.layer.policy(face)
-    }
-    /// The proven neighbour on a face.
-    pub fn peer(&self, face: FaceId) -> Option<&Peer> {
-        self.layer.peer(face)
-    }
-    /// Why no packets pass over a face.
-    pub fn trouble(&self, face: FaceId) -> Option<String> {
-        self.layer.trouble(face)
-    }
-    /// Whether that is so because one of both ends does not admit the other.
-    pub fn is_refused(&self, face: FaceId) -> bool {
-        self.layer.is_refused(face)
     }
     /// Its counters.
     pub fn stats(&self) -> Stats {
@@ -208,18 +193,15 @@ impl<N: Node> Node for Secured<N> {
         }
         self.node.handle_face(now, face, change);
     }
-    fn handle_storage(&mut self, now: Time) {
-        self.node.handle_storage(now);
+    tributary_core::forwarded! {
+        this => this.node;
+        fn handle_storage(&mut Self, now: Time);
+        fn handle_face_answer(&mut Self, now: Time, request: u64, answer: Result<(FaceId, FaceAddresses), FaceRefusal>);
+        fn handle_channels(&mut Self, channels: Vec<String>);
     }
     fn poll_face_request(&mut self) -> Option<FaceRequest> {
         let moved = self.layer.poll_move().map(|(face, to)| FaceRequest::Move { face, to });
         moved.or_else(|| self.node.poll_face_request())
-    }
-    fn handle_face_answer(&mut self, now: Time, request: u64, answer: Result<(FaceId, FaceAddresses), FaceRefusal>) {
-        self.node.handle_face_answer(now, request, answer);
-    }
-    fn handle_channels(&mut self, channels: Vec<String>) {
-        self.node.handle_channels(channels);
     }
 }
 

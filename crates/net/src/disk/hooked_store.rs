@@ -32,11 +32,13 @@ impl<H: StoreHooks> HookedStore<H> {
     }
 }
 impl<H: StoreHooks> ChunkStore for HookedStore<H> {
-    fn held(&self) -> &Bitmap {
-        self.inner.held()
-    }
-    fn tree(&self) -> Option<&HashTree> {
-        self.inner.tree()
+    tributary_core::forwarded! {
+        this => this.inner;
+        fn held(&Self) -> &Bitmap;
+        fn tree(&Self) -> Option<&HashTree>;
+        fn wishes(&Self) -> Option<Arc<dyn Wishes>>;
+        fn never_waits(&Self) -> bool;
+        fn accepts(&Self, index: ChunkIndex) -> bool;
     }
     fn put_tree(&mut self, tree: &HashTree) -> Result<(), StoreError> {
         let put = self.inner.put_tree(tree);
@@ -56,14 +58,5 @@ impl<H: StoreHooks> ChunkStore for HookedStore<H> {
         self.watch(finished)?;
         self.hooks.after_finish();
         Ok(())
-    }
-    fn wishes(&self) -> Option<Arc<dyn Wishes>> {
-        self.inner.wishes()
-    }
-    fn never_waits(&self) -> bool {
-        self.inner.never_waits()
-    }
-    fn accepts(&self, index: ChunkIndex) -> bool {
-        self.inner.accepts(index)
     }
 }

@@ -246,14 +246,11 @@ impl<S: Source> Source for SealedSource<S> {
     fn size(&self) -> u64 {
         self.size
     }
-    fn modified(&self) -> u64 {
-        self.inner.modified()
-    }
-    fn access(&self) -> Access {
-        self.inner.access()
-    }
-    fn is_snapshot(&self) -> bool {
-        self.inner.is_snapshot()
+    tributary_core::forwarded! {
+        this => this.inner;
+        fn modified(&Self) -> u64;
+        fn access(&Self) -> Access;
+        fn is_snapshot(&Self) -> bool;
     }
     fn fingerprint(&self) -> Hash {
         self.fingerprint_with(self.inner.fingerprint())

@@ -91,17 +91,12 @@ fn fetched(content: &MemoryContent, name: &Name) -> Option<Vec<u8>> {
 struct ListOpener(MemoryOpener);
 
 impl StoreOpener for ListOpener {
-    fn trusts(&self, manifest: &Manifest) -> Result<(), StoreError> {
-        self.0.trusts(manifest)
-    }
-    fn knows_publisher(&self, name: &Name) -> bool {
-        self.0.knows_publisher(name)
-    }
-    fn bind_no_key(&mut self) {
-        self.0.bind_no_key();
-    }
-    fn resumes(&self, manifest: &Manifest) -> bool {
-        self.0.resumes(manifest)
+    tributary_core::forwarded! {
+        this => this.0;
+        fn trusts(&Self, manifest: &Manifest) -> Result<(), StoreError>;
+        fn knows_publisher(&Self, name: &Name) -> bool;
+        fn bind_no_key(&mut Self);
+        fn resumes(&Self, manifest: &Manifest) -> bool;
     }
     fn open(&mut self, manifest: &Manifest) -> Result<Box<dyn ChunkStore>, StoreError> {
         if manifest.size > KeyList::BYTES_MAX as u64 {

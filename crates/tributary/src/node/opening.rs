@@ -57,20 +57,13 @@ pub(crate) struct FetchOpener<O> {
     pub(crate) findings: Findings,
 }
 impl<O: StoreOpener> StoreOpener for FetchOpener<O> {
-    fn trusts(&self, manifest: &Manifest) -> Result<(), StoreError> {
-        self.inner.trusts(manifest)
-    }
-    fn knows_publisher(&self, name: &Name) -> bool {
-        self.inner.knows_publisher(name)
-    }
-    fn certify(&mut self, publisher: PublicKey) {
-        self.inner.certify(publisher);
-    }
-    fn bind_no_key(&mut self) {
-        self.inner.bind_no_key();
-    }
-    fn resumes(&self, manifest: &Manifest) -> bool {
-        self.inner.resumes(manifest)
+    tributary_core::forwarded! {
+        this => this.inner;
+        fn trusts(&Self, manifest: &Manifest) -> Result<(), StoreError>;
+        fn knows_publisher(&Self, name: &Name) -> bool;
+        fn certify(&mut Self, publisher: PublicKey);
+        fn bind_no_key(&mut Self);
+        fn resumes(&Self, manifest: &Manifest) -> bool;
     }
     fn open(&mut self, manifest: &Manifest) -> Result<Box<dyn ChunkStore>, StoreError> {
         let is_had = self.newer_than.is_some_and(|than| manifest.version <= than);

@@ -333,16 +333,6 @@ impl SecureNode {
     }
 }
 
-/// Methods that the layer or the node behind it answers.
-macro_rules! forwarded {
-    ($this:ident => $target:expr; $(fn $name:ident($receiver:ty $(, $argument:ident: $type:ty)*) $(-> $result:ty)?;)*) => {
-        $(fn $name(self: $receiver $(, $argument: $type)*) $(-> $result)? {
-            let $this = self;
-            $target.$name($($argument),*)
-        })*
-    };
-}
-
 impl Node for SecureNode {
     fn handle_datagram(&mut self, now: Time, face: FaceId, datagram: Datagram) {
         self.secured.handle_datagram(now, face, datagram);
@@ -378,7 +368,7 @@ impl Node for SecureNode {
         }
         self.secured.handle_face(now, face, change);
     }
-    forwarded! {
+    tributary_core::forwarded! {
         this => this.secured;
         fn handle_stranger(&mut Self, now: Time, from: SocketAddr, datagram: &[u8]) -> Stranger;
         fn poll_transmit(&mut Self, now: Time, out: &mut TransmitBuf) -> Option<Transmit>;
@@ -475,7 +465,7 @@ impl Endpoint for SecureNode {
         status.counters.extend(counters.into_iter().filter(|(_, count)| *count > 0));
         status
     }
-    forwarded! {
+    tributary_core::forwarded! {
         this => this.secured.node_mut();
         fn set_face_policy(&mut Self, now: Time, face: FaceId, policy: FacePolicy);
         fn set_demands(&mut Self, now: Time, transfer: TransferId, demands: PathDemands) -> bool;
@@ -493,7 +483,7 @@ impl Endpoint for SecureNode {
         fn forwarding(&mut Self) -> Option<&mut dyn Forwarding>;
         fn messaging(&mut Self) -> Option<&mut dyn Messaging>;
     }
-    forwarded! {
+    tributary_core::forwarded! {
         this => this.secured.node();
         fn report(&Self, now: Time, transfer: TransferId) -> Option<TransferReport>;
         fn transfers(&Self) -> Vec<(TransferId, Name)>;
