@@ -8,19 +8,16 @@ pub const WINDOW_BYTES_MIN: usize = 2 * SEGMENT_BYTES;
 /// The largest window: enough for 300 Mbit/s at a round trip of 100 ms.
 pub const WINDOW_BYTES_MAX: usize = 64 * SEGMENT_BYTES;
 
-/// The limits of a proxy.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Limits {
-    /// On the browser's side: connections of browsers; more wait until one ends. On the web server's side: requests and
-    /// tunnels; more are answered with 503. Default: 256.
-    pub connections: usize,
-    /// Bytes of bodies in memory, beyond [`CONNECTION_BYTES_MAX`] for each connection; fast streams draw on them.
-    /// Default: 64 MiB.
-    pub memory_bytes: u64,
-}
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits { connections: 256, memory_bytes: 64 << 20 }
+tributary_core::declared! {
+    /// The limits of a proxy.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct Limits {
+        /// On the browser's side: connections of browsers; more wait until one ends. On the web server's side: requests
+        /// and tunnels; more are answered with 503. Default: 256.
+        pub connections: usize = 256,
+        /// Bytes of bodies in memory, beyond [`CONNECTION_BYTES_MAX`] for each connection; fast streams draw on them.
+        /// Default: 64 MiB.
+        pub memory_bytes: u64 = 64 << 20,
     }
 }
 

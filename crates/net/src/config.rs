@@ -67,52 +67,46 @@ tributary_core::declared! {
     }
 }
 
-/// A face with a known peer.
-#[derive(Clone, Debug)]
-pub struct FaceConfig {
-    /// Its number in the node.
-    pub id: FaceId,
-    /// Where its socket is bound; `None` lets the kernel choose. Faces and listeners with the same address and
-    /// device share one socket.
-    pub local: Option<SocketAddr>,
-    /// The destination and source of its datagrams.
-    pub peer: SocketAddr,
-    /// Network device that the socket is bound to: with several uplinks, the one to use. Needs privileges.
-    pub device: Option<String>,
-    /// Emulated link that outgoing datagrams pass before the socket; `None` sends at once. The peer emulates
-    /// the other direction.
-    pub link: Option<LinkConfig>,
-    /// Loss of incoming datagrams before the node sees them.
-    pub ingress_loss: Loss,
-    /// Longest datagram that is sent; longer ones are dropped and counted. Default 1,472.
-    pub mtu: u32,
-}
-
-impl FaceConfig {
+tributary_core::declared! {
+    /// A face with a known peer.
+    #[derive(Clone, Debug)]
+    pub struct FaceConfig {
+        /// Its number in the node.
+        pub id: FaceId = id,
+        /// Where its socket is bound; `None` lets the kernel choose. Faces and listeners with the same address and
+        /// device share one socket.
+        pub local: Option<SocketAddr> = None,
+        /// The destination and source of its datagrams.
+        pub peer: SocketAddr = peer,
+        /// Network device that the socket is bound to: with several uplinks, the one to use. Needs privileges.
+        pub device: Option<String> = None,
+        /// Emulated link that outgoing datagrams pass before the socket; `None` sends at once. The peer emulates
+        /// the other direction.
+        pub link: Option<LinkConfig> = None,
+        /// Loss of incoming datagrams before the node sees them.
+        pub ingress_loss: Loss = Loss::None,
+        /// Longest datagram that is sent; longer ones are dropped and counted. Default 1,472.
+        pub mtu: u32 = MTU,
+    }
     /// A face to `peer` on a socket that the kernel chooses, without an emulated link.
-    pub fn new(id: FaceId, peer: SocketAddr) -> Self {
-        FaceConfig { id, local: None, peer, device: None, link: None, ingress_loss: Loss::None, mtu: MTU }
+    pub fn new(id: FaceId, peer: SocketAddr) {}
+}
+
+tributary_core::declared! {
+    /// A socket on which an unknown peer gets a new face, numbered from [`DriverConfig::dynamic_face_first`] on.
+    #[derive(Clone, Debug)]
+    pub struct ListenConfig {
+        /// Where it is bound; port zero lets the kernel choose. An IPv6 address receives no IPv4 datagrams.
+        pub local: SocketAddr = local,
+        /// Network device that the socket is bound to. Needs privileges.
+        pub device: Option<String> = None,
+        /// Emulated link of every new face.
+        pub link: Option<LinkConfig> = None,
+        /// MTU of every new face. Default 1,472.
+        pub mtu: u32 = MTU,
     }
-}
-
-/// A socket on which an unknown peer gets a new face, numbered from [`DriverConfig::dynamic_face_first`] on.
-#[derive(Clone, Debug)]
-pub struct ListenConfig {
-    /// Where it is bound; port zero lets the kernel choose. An IPv6 address receives no IPv4 datagrams.
-    pub local: SocketAddr,
-    /// Network device that the socket is bound to. Needs privileges.
-    pub device: Option<String>,
-    /// Emulated link of every new face.
-    pub link: Option<LinkConfig>,
-    /// MTU of every new face. Default 1,472.
-    pub mtu: u32,
-}
-
-impl ListenConfig {
     /// A listener without emulated links.
-    pub fn new(local: SocketAddr) -> Self {
-        ListenConfig { local, device: None, link: None, mtu: MTU }
-    }
+    pub fn new(local: SocketAddr) {}
 }
 
 /// The longest UDP payload that crosses an Ethernet in one IPv4 packet.

@@ -57,17 +57,14 @@ impl PathDemands {
     }
 }
 
-/// What all fetches of a node share: the limit of all together, and the policies of the faces.
-#[derive(Clone, Debug)]
-pub struct Shared {
-    /// The limit of all fetches together.
-    pub limit: TokenBucket,
-    /// The faces that have a policy or a fetch with a priority.
-    pub faces: Faces,
-}
-impl Default for Shared {
-    fn default() -> Shared {
-        Shared { limit: TokenBucket::new(None, LIMIT_BURST), faces: Faces::default() }
+tributary_core::declared! {
+    /// What all fetches of a node share: the limit of all together, and the policies of the faces.
+    #[derive(Clone, Debug)]
+    pub struct Shared {
+        /// The limit of all fetches together.
+        pub limit: TokenBucket = TokenBucket::new(None, LIMIT_BURST),
+        /// The faces that have a policy or a fetch with a priority.
+        pub faces: Faces = Faces::default(),
     }
 }
 
@@ -81,16 +78,13 @@ pub struct Faces {
     has_priorities: bool,
 }
 
-#[derive(Clone, Debug)]
-struct Face {
-    policy: FacePolicy,
-    bucket: TokenBucket,
-    /// The priority of the fetch that fills it, and until when that holds.
-    claim: Option<(i8, Time)>,
-}
-impl Default for Face {
-    fn default() -> Face {
-        Face { policy: FacePolicy::default(), bucket: TokenBucket::new(None, LIMIT_BURST), claim: None }
+tributary_core::declared! {
+    #[derive(Clone, Debug)]
+    struct Face {
+        policy: FacePolicy = FacePolicy::default(),
+        bucket: TokenBucket = TokenBucket::new(None, LIMIT_BURST),
+        /// The priority of the fetch that fills it, and until when that holds.
+        claim: Option<(i8, Time)> = None,
     }
 }
 

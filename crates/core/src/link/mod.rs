@@ -164,18 +164,6 @@ impl Link {
         self.change(now, change);
         self.advance(now);
     }
-    /// Cuts or mends the link; see [`Link::apply`].
-    pub fn set_state(&mut self, now: Time, state: LinkState) {
-        self.apply(now, LinkChange::State(state));
-    }
-    /// Changes the rate; see [`Link::apply`].
-    pub fn set_rate(&mut self, now: Time, rate: Option<Rate>) {
-        self.apply(now, LinkChange::Rate(rate));
-    }
-    /// Changes the propagation delay; see [`Link::apply`].
-    pub fn set_delay(&mut self, now: Time, delay: Duration) {
-        self.apply(now, LinkChange::Delay(delay));
-    }
     /// Whether packets pass.
     pub fn state(&self) -> LinkState {
         self.state

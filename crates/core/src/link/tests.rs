@@ -57,13 +57,13 @@ fn mask_loses_exactly_what_it_names() {
 fn a_rate_change_applies_to_the_rest_of_the_packet_being_sent() {
     let mut link = link(LinkConfig::new(Rate::from_mbps(8), Duration::ZERO));
     link.enqueue(ms(0), packet(1, 972));
-    link.set_rate(Time::from_nanos(500_000), Some(Rate::from_mbps(4)));
+    link.apply(Time::from_nanos(500_000), LinkChange::Rate(Some(Rate::from_mbps(4))));
     assert_eq!(link.poll_timeout(), Some(Time::from_nanos(1_500_000)));
-    link.set_rate(ms(1), Some(Rate::from_bits_per_second(0)));
+    link.apply(ms(1), LinkChange::Rate(Some(Rate::from_bits_per_second(0))));
     assert_eq!(link.poll_timeout(), None);
-    link.set_rate(ms(100), Some(Rate::from_mbps(1)));
+    link.apply(ms(100), LinkChange::Rate(Some(Rate::from_mbps(1))));
     assert_eq!(link.poll_timeout(), Some(ms(102)));
-    link.set_rate(ms(101), None);
+    link.apply(ms(101), LinkChange::Rate(None));
     assert_eq!(drain(&mut link, ms(101)), [(101_000_000, 1)]);
 }
 
@@ -73,11 +73,11 @@ fn a_cut_loses_what_waits_but_not_what_is_on_the_wire() {
     for tag in 0..4 {
         link.enqueue(ms(0), packet(tag, 972));
     }
-    link.set_state(Time::from_nanos(1_500_000), LinkState::Down);
+    link.apply(Time::from_nanos(1_500_000), LinkChange::State(LinkState::Down));
     link.enqueue(ms(2), packet(9, 972));
     assert_eq!(link.stats().lost_packets, 4);
     assert_eq!(drain(&mut link, ms(100)), [(11_000_000, 0)]);
-    link.set_state(ms(200), LinkState::Up);
+    link.apply(ms(200), LinkChange::State(LinkState::Up));
     link.enqueue(ms(200), packet(5, 972));
     assert_eq!(link.poll_timeout(), Some(ms(211)));
 }
@@ -89,7 +89,7 @@ fn jitter_and_a_shorter_delay_keep_the_order_and_reorder_breaks_it() {
     for tag in 0..100 {
         link_jitter.enqueue(Time::from_nanos(u64::from(tag) * 1_000), packet(tag, 10));
     }
-    link_jitter.set_delay(ms(1), Duration::ZERO);
+    link_jitter.apply(ms(1), LinkChange::Delay(Duration::ZERO));
     link_jitter.enqueue(ms(1), packet(100, 10));
     let tags: Vec<_> = drain(&mut link_jitter, ms(100)).into_iter().map(|(_, tag)| tag).collect();
     assert_eq!(tags, (0..=100).collect::<Vec<_>>());

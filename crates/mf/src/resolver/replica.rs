@@ -40,61 +40,55 @@ const WAITING_MAX: usize = 16_384;
 /// The longest lifetime of a record and of a watch.
 pub(super) const LIFETIME_MAX: Duration = Duration::from_secs(3_600);
 
-/// The room of a replica, in records. Without one that is stated it is [`RECORDS_HELD_MAX`], and never none.
-struct RecordsMax(usize);
-
-impl Default for RecordsMax {
-    fn default() -> RecordsMax {
-        RecordsMax(RECORDS_HELD_MAX)
+tributary_core::declared! {
+    /// The records of one node of the service.
+    pub struct Replica {
+        places: BTreeMap<Guid, Place> = BTreeMap::new(),
+        records: usize = 0,
+        records_max: usize = records_max,
+        /// In a network with an authority, whose records have an end.
+        identity: Option<Identity> = None,
+        /// When to check whether a record has ended: once per record, no later than its end.
+        expiries: BTreeSet<(Time, Slot)> = BTreeSet::new(),
+        /// Each device's records per bucket.
+        leases: BTreeMap<(Guid, u16), Lease> = BTreeMap::new(),
+        /// Places with watchers.
+        watched: BTreeSet<Guid> = BTreeSet::new(),
+        repository: Option<Box<dyn ChunkRepository>> = None,
+        next_id: u64 = 0,
+        /// The repository if an earlier run's records could not be read, and when to try again. Until then records are
+        /// refused, since none could be kept.
+        unread: Option<(Box<dyn ChunkRepository>, Time)> = None,
+        /// Records that are neither durable nor in a commit.
+        unwritten: BTreeSet<Slot> = BTreeSet::new(),
+        /// Records in the running commit.
+        writing: Option<BTreeMap<Slot, Writing>> = None,
+        /// Obsolete numbers in the repository. A record's old version is removed once the new one is durable: a power
+        /// cut may keep a removal and lose the put before it.
+        gone: Vec<u64> = Vec::new(),
+        /// Answers for the next commit, and for the running one.
+        waiting: Vec<(Asker, NameMessage)> = Vec::new(),
+        promised: Vec<(Asker, NameMessage)> = Vec::new(),
+        commit_at: Option<Time> = None,
+        failure: Option<StoreError> = None,
+        outbox: VecDeque<(Asker, NameMessage)> = VecDeque::new(),
+        watch_order: WatchOrder = WatchOrder::default(),
+        /// Pending hand-overs: router and bucket.
+        to_hand: BTreeSet<(NetworkAddress, u16)> = BTreeSet::new(),
+        /// The records of the bucket that is being handed over.
+        next_to_hand: VecDeque<(NetworkAddress, Slot)> = VecDeque::new(),
+        /// Unconfirmed hand-overs, by the number of the message.
+        handing: BTreeMap<u32, Handing> = BTreeMap::new(),
+        next_handing: u32 = 0,
+        /// Routers that refused something, and that was noted.
+        refused_by: BTreeSet<NetworkAddress> = BTreeSet::new(),
+        notes: VecDeque<String> = VecDeque::new(),
+        swept_at: Time = Time::ZERO,
+        /// Forged or malformed records that were refused.
+        pub forged: u64 = 0,
     }
-}
-
-/// The records of one node of the service.
-#[derive(Default)]
-pub struct Replica {
-    places: BTreeMap<Guid, Place>,
-    records: usize,
-    records_max: RecordsMax,
-    /// In a network with an authority, whose records have an end.
-    identity: Option<Identity>,
-    /// When to check whether a record has ended: once per record, no later than its end.
-    expiries: BTreeSet<(Time, Slot)>,
-    /// Each device's records per bucket.
-    leases: BTreeMap<(Guid, u16), Lease>,
-    /// Places with watchers.
-    watched: BTreeSet<Guid>,
-    repository: Option<Box<dyn ChunkRepository>>,
-    next_id: u64,
-    /// The repository if an earlier run's records could not be read, and when to try again. Until then records are
-    /// refused, since none could be kept.
-    unread: Option<(Box<dyn ChunkRepository>, Time)>,
-    /// Records that are neither durable nor in a commit.
-    unwritten: BTreeSet<Slot>,
-    /// Records in the running commit.
-    writing: Option<BTreeMap<Slot, Writing>>,
-    /// Obsolete numbers in the repository. A record's old version is removed once the new one is durable: a power cut
-    /// may keep a removal and lose the put before it.
-    gone: Vec<u64>,
-    /// Answers for the next commit, and for the running one.
-    waiting: Vec<(Asker, NameMessage)>,
-    promised: Vec<(Asker, NameMessage)>,
-    commit_at: Option<Time>,
-    failure: Option<StoreError>,
-    outbox: VecDeque<(Asker, NameMessage)>,
-    watch_order: WatchOrder,
-    /// Pending hand-overs: router and bucket.
-    to_hand: BTreeSet<(NetworkAddress, u16)>,
-    /// The records of the bucket that is being handed over.
-    next_to_hand: VecDeque<(NetworkAddress, Slot)>,
-    /// Unconfirmed hand-overs, by the number of the message.
-    handing: BTreeMap<u32, Handing>,
-    next_handing: u32,
-    /// Routers that refused something, and that was noted.
-    refused_by: BTreeSet<NetworkAddress>,
-    notes: VecDeque<String>,
-    swept_at: Time,
-    /// Forged or malformed records that were refused.
-    pub forged: u64,
+    /// A replica that holds at most `records_max` records.
+    pub fn new(records_max: usize) {}
 }
 
 #[derive(Debug)]
@@ -156,10 +150,6 @@ struct Lease {
 }
 
 impl Replica {
-    /// A replica that holds at most `records_max` records.
-    pub fn new(records_max: usize) -> Replica {
-        Replica { records_max: RecordsMax(records_max), ..Replica::default() }
-    }
     /// Records could not be written: they are written again later. Unanswered requesters repeat their puts.
     fn on_failed(&mut self, now: Time, writing: BTreeMap<Slot, Writing>, error: StoreError) {
         self.promised.clear();
@@ -320,7 +310,7 @@ impl Replica {
         {
             return (NameMessage::Stale { request, current: held.version }, None);
         }
-        if held.is_none() && self.records >= self.records_max.0 {
+        if held.is_none() && self.records >= self.records_max {
             return refused(Refusal::Full);
         }
         let changed = held.is_none_or(|held| held.version < version);
@@ -410,7 +400,7 @@ impl Records for Replica {
                 }
             };
             let (Some(place), Some(record)) = (place, record) else { continue };
-            if !record.places().contains(&place) || self.records >= self.records_max.0 {
+            if !record.places().contains(&place) || self.records >= self.records_max {
                 continue;
             }
             let slot = (place, record.key());

@@ -66,21 +66,18 @@ pub(super) struct Next {
     pub(super) only: Option<(Guid, NetworkAddress)>,
 }
 
-/// A chunk to send whose bytes have to be read first.
-pub(super) struct Waiting {
-    pub(super) next: Next,
-    /// The parts read so far, in order.
-    pub(super) parts: Vec<Bytes>,
-    /// Why it cannot be read.
-    pub(super) failed: Option<Failure>,
-    /// Whether bytes of it are still being read.
-    pub(super) awaits_storage: bool,
-}
-
-impl Waiting {
-    pub(super) fn new(next: Next) -> Waiting {
-        Waiting { next, parts: Vec::new(), failed: None, awaits_storage: false }
+tributary_core::declared! {
+    /// A chunk to send whose bytes have to be read first.
+    pub(super) struct Waiting {
+        pub(super) next: Next = next,
+        /// The parts read so far, in order.
+        pub(super) parts: Vec<Bytes> = Vec::new(),
+        /// Why it cannot be read.
+        pub(super) failed: Option<Failure> = None,
+        /// Whether bytes of it are still being read.
+        pub(super) awaits_storage: bool = false,
     }
+    pub(super) fn new(next: Next) {}
 }
 
 /// The end-to-end window (paper §3.4.2). Two windows may be in flight, so that the one message per window arrives in

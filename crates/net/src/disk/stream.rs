@@ -141,19 +141,16 @@ impl StreamStore {
     }
 }
 
-/// How a [`StreamStore`] writes.
-#[derive(Clone, Debug)]
-pub struct StreamOptions {
-    /// Maximum bytes of out-of-order chunks.
-    pub buffer_bytes: u64,
-    /// The parts of the object to write, in ascending order; `None` writes the whole object.
-    pub ranges: Option<ByteRanges>,
-    /// Rung when there is space for more.
-    pub bell: Bell,
-}
-impl Default for StreamOptions {
-    fn default() -> Self {
-        StreamOptions { buffer_bytes: StreamStore::BUFFER_BYTES_DEFAULT, ranges: None, bell: Bell::default() }
+tributary_core::declared! {
+    /// How a [`StreamStore`] writes.
+    #[derive(Clone, Debug)]
+    pub struct StreamOptions {
+        /// Maximum bytes of out-of-order chunks.
+        pub buffer_bytes: u64 = StreamStore::BUFFER_BYTES_DEFAULT,
+        /// The parts of the object to write, in ascending order; `None` writes the whole object.
+        pub ranges: Option<ByteRanges> = None,
+        /// Rung when there is space for more.
+        pub bell: Bell = Bell::default(),
     }
 }
 

@@ -173,26 +173,21 @@ pub struct ProbeTurn {
     pub since: Time,
 }
 
-/// What a sub-flow does as a part of a group that behaves as one flow.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct GroupPart {
-    /// The turn that triggers its probes; `None` if it leads or is alone.
-    pub turn: Option<ProbeTurn>,
-    /// When the group was just seen to get less than before: a member that meets no queue probes for more.
-    pub short: Option<Time>,
-    /// The part of its measured rate that it may use, because the rates of all add up to more than they delivered
-    /// together; 1 alone.
-    pub scale: f64,
-    /// How many times its own rate all together have; 1 alone.
-    pub times: f64,
-    /// When one of the group last yielded to rivals: all yield together, as one flow would.
-    pub yielded_at: Option<Time>,
-}
-
-/// What a sub-flow that shares nothing does.
-impl Default for GroupPart {
-    fn default() -> Self {
-        GroupPart { turn: None, short: None, scale: 1.0, times: 1.0, yielded_at: None }
+tributary_core::declared! {
+    /// What a sub-flow does as a part of a group that behaves as one flow. Default: it shares nothing.
+    #[derive(Clone, Copy, PartialEq, Debug)]
+    pub struct GroupPart {
+        /// The turn that triggers its probes; `None` if it leads or is alone.
+        pub turn: Option<ProbeTurn> = None,
+        /// When the group was just seen to get less than before: a member that meets no queue probes for more.
+        pub short: Option<Time> = None,
+        /// The part of its measured rate that it may use, because the rates of all add up to more than they delivered
+        /// together; 1 alone.
+        pub scale: f64 = 1.0,
+        /// How many times its own rate all together have; 1 alone.
+        pub times: f64 = 1.0,
+        /// When one of the group last yielded to rivals: all yield together, as one flow would.
+        pub yielded_at: Option<Time> = None,
     }
 }
 

@@ -23,11 +23,6 @@ impl CoDelConfig {
         signal: Signal::Drop,
     };
 }
-impl Default for CoDelConfig {
-    fn default() -> Self {
-        Self::DEFAULT
-    }
-}
 
 /// RFC 8289 §5 dequeues several packets in one call. Here each call dequeues one, so [`Phase`] holds the state that the
 /// RFC keeps in its program counter.

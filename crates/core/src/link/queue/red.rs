@@ -29,11 +29,6 @@ impl RedConfig {
         signal: Signal::Drop,
     };
 }
-impl Default for RedConfig {
-    fn default() -> Self {
-        Self::DEFAULT
-    }
-}
 
 /// Drops early and at random, the more the longer the queue is on average.
 #[derive(Clone, Debug)]

@@ -17,11 +17,6 @@ impl ThresholdConfig {
     pub const DEFAULT: ThresholdConfig =
         ThresholdConfig { measure: Measure::Bytes, threshold: 30_000, signal: Signal::Mark };
 }
-impl Default for ThresholdConfig {
-    fn default() -> Self {
-        Self::DEFAULT
-    }
-}
 
 /// Marks packets that find a long queue.
 #[derive(Clone, Debug)]
