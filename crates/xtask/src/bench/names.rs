@@ -26,6 +26,8 @@ use crate::{
     note,
 };
 
+/// Maximum records of a product's replica by default.
+const RECORDS_MAX: usize = 1_000_000;
 /// Questions that are open at the same time; a client has as many open puts.
 const WINDOW: usize = 64;
 /// Records that are signed before they are put.
@@ -116,7 +118,7 @@ struct Resolver {
 
 impl Resolver {
     fn embedded() -> Resolver {
-        Resolver::new(Box::<Replica>::default(), None)
+        Resolver::new(Box::new(Replica::new(RECORDS_MAX)), None)
     }
     fn etcd(cluster: &EtcdCluster, seed: u64) -> Outcome<Resolver> {
         let endpoints = cluster.endpoints().iter().map(|endpoint| Url::parse(endpoint)).collect::<Result<_, _>>()?;
@@ -255,7 +257,7 @@ mod tests {
     #[test]
     fn the_embedded_engine_answers_what_the_benchmark_asks() {
         let key = SigningKey::from_secret(&[1; 32]);
-        let mut embedded = Resolver::new(Box::<Replica>::default(), None);
+        let mut embedded = Resolver::new(Box::new(Replica::new(RECORDS_MAX)), None);
         assert!(embedded.fill(&key, 100).unwrap() >= 0.0);
         assert!(embedded.look_up(100, 1).unwrap() > 0.0);
         assert!(watched(&mut embedded, None, &key, 10).unwrap() >= 0.0);
