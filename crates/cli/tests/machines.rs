@@ -138,6 +138,7 @@ fn ten_machines_are_a_site_by_one_command_as_the_guide_says() {
     let (origin, members) = all.split_first().unwrap();
     let serving = origin.begin("python3 -u -m http.server 8000", "Serving HTTP");
     let lines = block("docs/guide/origins.md", "one command on each machine");
+    #[expect(clippy::disallowed_methods, reason = "the time is printed")]
     let begun = std::time::Instant::now();
     let gateways: Vec<_> = members.iter().map(|machine| machine.begin(&lines[0], "serves objects on")).collect();
     let metrics = "curl -s http://127.0.0.1:8080/metrics";

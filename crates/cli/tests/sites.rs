@@ -279,6 +279,7 @@ fn gateways_of_a_segment_find_their_site_by_themselves() {
         Member::start(folder.path(), label, port(), &[], &site, &more)
     };
     let others = [start("x0", "x"), start("x1", "x")];
+    #[expect(clippy::disallowed_methods, reason = "the time is printed")]
     let begun = Instant::now();
     let mut all: Vec<Member> = (0..3).map(|number| start(&format!("y{number}"), "y")).collect();
     until("the sites", || all.iter().all(|of| of.members() == 2) && others.iter().all(|of| of.members() == 1));
