@@ -141,7 +141,7 @@ proptest! {
         // With its script behind it and given a rate, it empties, and then the bytes add up as well.
         now = now.max(ms(3_001));
         while link.poll_deliver(now).is_some() {}
-        link.set_rate(now, Some(Rate::from_mbps(1)));
+        link.apply(now, LinkChange::Rate(Some(Rate::from_mbps(1))));
         while let Some(due) = link.poll_timeout() {
             while link.poll_deliver(due).is_some() {}
         }
@@ -210,7 +210,7 @@ proptest! {
                     arrivals.push(time);
                 }
                 if let Some(bits) = change {
-                    link.set_rate(now, Some(Rate::from_bits_per_second(bits)));
+                    link.apply(now, LinkChange::Rate(Some(Rate::from_bits_per_second(bits))));
                 }
             }
             arrivals

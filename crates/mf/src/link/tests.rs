@@ -223,8 +223,8 @@ fn a_hop_over_which_next_to_nothing_went_is_filled_at_once() {
         let until = hop.now + Duration::from_secs(1);
         hop.run(&mut queue, until, |_| false);
         hop.now = until;
-        hop.forth.set_delay(hop.now, Duration::from_millis(30));
-        hop.back.set_delay(hop.now, Duration::from_millis(30));
+        hop.forth.apply(hop.now, LinkChange::Delay(Duration::from_millis(30)));
+        hop.back.apply(hop.now, LinkChange::Delay(Duration::from_millis(30)));
     }
     let start = hop.now;
     let mut queue = vec![hop.put(100, vec![7; 1_000_000].into())];
@@ -258,7 +258,7 @@ fn a_window_that_closes_behind_what_was_sent_waits_for_no_timeout() {
     // Long enough for two probes of the round trip, in which the window is a few packets.
     for step in 0..2_200 {
         if step == 300 {
-            hop.forth.set_delay(hop.now, Duration::from_millis(60));
+            hop.forth.apply(hop.now, LinkChange::Delay(Duration::from_millis(60)));
         }
         let until = hop.now + Duration::from_millis(10);
         hop.run(&mut queue, until, |_| false);
