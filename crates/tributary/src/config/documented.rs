@@ -30,7 +30,10 @@ mod tests {
 
     /// What a section cannot be without.
     const NEEDED: [(&str, &str); 19] = [
-        ("[site]", "access = \"open\"\n"),
+        (
+            "[site]",
+            "peers = [\"trib://8a88e3dd7409f195fd52db2d3cba5d72ca6709bf1d94121bf3748801b40f6f5c@192.0.2.7:7001\"]\n",
+        ),
         ("[http]", "listen = \"127.0.0.1:8080\"\n"),
         ("[[http.mirror]]", "host = \"deb.example.org\"\nname = \"/mirror\"\n"),
         ("[[origin.replace]]", "from = \"a\"\nto = \"b\"\n"),
