@@ -1,10 +1,7 @@
 //! Who carries a request out: a node in this process, or a daemon.
-use std::{
-    path::Path,
-    sync::{
-        Arc,
-        mpsc::{RecvTimeoutError, channel},
-    },
+use std::sync::{
+    Arc,
+    mpsc::{RecvTimeoutError, channel},
 };
 use tributary::{Api, ApiError, ControlSocket, ErrorKind, LocalApi, NodeConfig, Request, SocketApi, spawn};
 use tributary_core::Duration;
@@ -12,7 +9,7 @@ use tributary_terminal::out;
 
 use super::{daemons, load::load_with};
 use crate::{
-    args::{Peer, Worker},
+    args::Worker,
     signals::Wish,
 };
 
@@ -110,16 +107,11 @@ const NEIGHBOUR_PATIENCE: Duration = Duration::from_secs(5);
 /// How often a wait for something else checks whether the program is to end.
 pub(super) const LOOK: Duration = Duration::from_millis(50);
 
-/// Starts a node in this process and waits until it reaches a neighbour, until the patience of `request` is over, or
-/// until the program is to end.
-pub(super) fn start(
-    (path, peer): (&Path, &Peer),
-    request: Option<&mut Request>,
-    wish: &Wish,
-) -> Result<LocalApi, ApiError> {
-    let api = LocalApi::start(load_with(path, peer)?)?;
-    wait_for_neighbour(&api, request, wish)?;
-    Ok(api)
+/// Starts a node in this process and waits until it reaches a neighbour, or until the program is to end.
+pub(super) fn start(config: NodeConfig, wish: &Wish) -> Result<Arc<LocalApi>, ApiError> {
+    let api = LocalApi::start(config)?;
+    wait_for_neighbour(&api, None, wish)?;
+    Ok(Arc::new(api))
 }
 /// Waits until a neighbour answers, until the patience of `request` is over, or until the program is to end. Subtracts
 /// the wait from that patience.

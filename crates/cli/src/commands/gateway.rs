@@ -1,14 +1,14 @@
 //! `trib gateway`: objects of the network for programs that speak HTTP.
 use std::{path::Path, sync::Arc};
 use tributary::{
-    ApiError, LocalApi, NodeConfig,
+    ApiError, NodeConfig,
     config::{Access, HttpConfig, SiteConfig},
 };
 use tributary_core::Duration;
 use tributary_gateway::Gateway;
 use tributary_terminal::failure::mistakes;
 
-use super::{executor::wait_for_neighbour, http_proxy::ready, load::load_with};
+use super::{executor::start, http_proxy::ready, load::load_with};
 use crate::{args, signals::Wish};
 
 /// Serves until a signal.
@@ -21,24 +21,21 @@ pub(crate) fn run(gateway: &args::Gateway, json: bool) -> Result<(), ApiError> {
     let local = || HttpConfig::new(([127, 0, 0, 1], 8080).into(), config.state_dir.join("http"));
     let mut http = config.http.clone().unwrap_or_else(local);
     http.listen = gateway.listen.unwrap_or(http.listen);
-    let site = gateway.site.as_ref().map(|access| {
+    config.http = Some(http.clone());
+    if let Some(access) = &gateway.site {
         let access = if access == "open" { Access::Open } else { Access::Closed };
-        SiteConfig { access, ..http.site.clone().unwrap_or_default() }
-    });
-    config.http = Some(http);
-    if let Some(site) = site {
+        let site = SiteConfig { access, ..http.site.clone().unwrap_or_default() };
         if site.admits_none(config.network.is_some()) {
             let hint = "write --site open where everybody on the segment is trusted, or [network] or 'peers' of [site] in a config";
             return Err(ApiError::usage("nobody can join a closed site without invitations").with_hint(hint));
         }
+        http.site = Some(site.clone());
         config.join_site(site);
     }
-    let http = config.http.clone();
-    let api = Arc::new(LocalApi::start(config)?);
-    wait_for_neighbour(&api, None, &wish)?;
-    let served = http.map(|http| Gateway::start(Arc::clone(&api), http)).transpose()?;
-    let address = served.as_ref().map_or(String::new(), |served| served.address.to_string());
-    ready(json, "gateway", &address, &format!("serves objects on http://{address}/NAME"));
+    let api = start(config, &wish)?;
+    let served = Gateway::start(Arc::clone(&api), http)?;
+    let address = served.address;
+    ready(json, "gateway", &address.to_string(), &format!("serves objects on http://{address}/NAME"));
     wish.wait(Duration::MAX);
     drop(served);
     api.stop()

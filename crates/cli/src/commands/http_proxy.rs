@@ -1,5 +1,5 @@
 //! `trib http-proxy`: HTTP at both ends, MobilityFirst between.
-use std::{path::Path, sync::Arc};
+use std::path::Path;
 use tributary::{
     ApiError,
     messenger::{Messenger, MessengerOptions},
@@ -15,7 +15,7 @@ use tributary_http::{
 };
 use tributary_terminal::out;
 
-use super::executor::start;
+use super::{executor::start, load::load_with};
 use crate::{
     args::{HttpOptions, HttpProxy, Peer},
     signals::Wish,
@@ -66,13 +66,13 @@ fn settings(options: &HttpOptions, answer: Duration) -> Result<(Limits, Timeouts
     Ok((limits, timeouts, options.access_log.as_ref().map(open).transpose()?))
 }
 fn messenger(
-    config: (&Path, &Peer),
+    (path, peer): (&Path, &Peer),
     names: &[Name],
     publisher: Option<PublicKey>,
     wish: &Wish,
 ) -> Result<Messenger, ApiError> {
     let options = MessengerOptions { publisher, message_bytes_max: MESSAGE_BYTES_MAX, ..MessengerOptions::default() };
-    Messenger::open(Arc::new(start(config, None, wish)?), names, options)
+    Messenger::open(start(load_with(path, peer)?, wish)?, names, options)
 }
 /// Says that a proxy works.
 pub(super) fn ready(json: bool, side: &str, address: &str, text: &str) {
