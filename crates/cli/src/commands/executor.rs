@@ -8,10 +8,7 @@ use tributary_core::Duration;
 use tributary_terminal::out;
 
 use super::{daemons, load::load_with};
-use crate::{
-    args::Worker,
-    signals::Wish,
-};
+use crate::{args::Worker, signals::Wish};
 
 /// The node that carries out a request: one in this process, or a daemon. Disk errors are reported before the wait for
 /// a neighbour, and that wait is part of the request's patience. A command that listens for no signals has the default

@@ -20,7 +20,7 @@ use super::{
     filling::{LARGE_BYTES, Source},
     members::Place,
     neighbours, policy,
-    wire::{Answer, FileWish, Line, WAIT_INTERVAL, Wish},
+    wire::{Answer, FileWish, Line, Wish},
 };
 use crate::sessions::Failure;
 
@@ -194,14 +194,7 @@ impl Origins {
                     request.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
                 }
                 let choice = self.choose(&ask, self.copy_for(&ask), &request);
-                tokio::pin!(choice);
-                let landed = loop {
-                    tokio::select! {
-                        landed = &mut choice => break landed,
-                        () = tokio::time::sleep(WAIT_INTERVAL) => line.send(&api, b'w', b"").await.map_err(failed)?,
-                    }
-                };
-                match landed {
+                match line.wait_for(&api, choice).await.map_err(failed)? {
                     Ok(Landed::Copy(copy, _)) => self.reader_before(&ask, &copy, line.key).map_or(Ok(copy), Err),
                     Ok(Landed::Own(_)) => Err(Answer::Own),
                     Err(Failure { status: 503, retry_after: Some(left), .. }) => Err(Answer::Busy(left.as_secs() + 1)),
@@ -220,14 +213,7 @@ impl Origins {
         };
         let mut pieces = body.stream(wish.from..u64::MAX);
         loop {
-            let piece = tokio::select! {
-                piece = pieces.recv() => piece,
-                () = tokio::time::sleep(WAIT_INTERVAL) => {
-                    line.send(&api, b'w', b"").await.map_err(failed)?;
-                    continue;
-                }
-            };
-            match piece {
+            match line.wait_for(&api, pieces.recv()).await.map_err(failed)? {
                 Some(Ok(bytes)) => line.send(&api, b'd', &bytes).await.map_err(failed)?,
                 Some(Err(error)) => return line.send(&api, b'f', error.to_string().as_bytes()).await.map_err(failed),
                 None => return line.send(&api, b'e', b"").await.map_err(failed),

@@ -8,7 +8,7 @@
 //! While the answerer waits for the origin it sends `w`, so that a silent one is known to be gone. A signature is over the
 //! nonce of the question, the number of the frame, and the hash of tag and content: an outsider cannot change,
 //! repeat, reorder or cut an answer. A question can be repeated by others; it only leads to an answer for its asker.
-use std::{io, net::SocketAddr, time::Duration};
+use std::{io, net::SocketAddr, pin::pin, time::Duration};
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -28,7 +28,7 @@ const QUESTION_BYTES_MAX: usize = 64 << 10;
 /// The longest time that a connection may take, and the longest silence of a member.
 const SILENCE_MAX: Duration = Duration::from_secs(3);
 /// How often a member says that it still waits.
-pub(super) const WAIT_INTERVAL: Duration = Duration::from_secs(1);
+const WAIT_INTERVAL: Duration = Duration::from_secs(1);
 /// How long an asker may take no byte.
 const STALL_MAX: Duration = Duration::from_secs(20);
 /// What the signatures are for.
@@ -144,6 +144,16 @@ impl Line {
     pub(super) async fn answer(&mut self, api: &LocalApi, answer: &Answer) -> io::Result<()> {
         let content = [&api.publisher().0[..], &serde_json::to_vec(answer)?].concat();
         self.send(api, b'a', &content).await
+    }
+    /// Waits for `work`. Meanwhile the asker learns about once a second that this member is there.
+    pub(super) async fn wait_for<T>(&mut self, api: &LocalApi, work: impl Future<Output = T>) -> io::Result<T> {
+        let mut work = pin!(work);
+        loop {
+            tokio::select! {
+                done = &mut work => return Ok(done),
+                () = tokio::time::sleep(WAIT_INTERVAL) => self.send(api, b'w', b"").await?,
+            }
+        }
     }
     pub(super) async fn send(&mut self, api: &LocalApi, tag: u8, content: &[u8]) -> io::Result<()> {
         let direction = usize::from(self.is_answerer);
