@@ -342,7 +342,7 @@ async fn answer(origins: &Arc<Origins>, stream: TcpStream, peer: SocketAddr) -> 
 mod tests {
     use super::*;
 
-    /// Who asks the origin for a file, as one of some members sees it.
+    /// The member that requests a file from the origin, by the order that `seen_by` computes.
     fn first(all: &[PublicKey], seen_by: PublicKey, file: &str) -> PublicKey {
         let address = SocketAddr::from(([127, 0, 0, 1], 1));
         let others = all.iter().filter(|key| **key != seen_by).map(|key| (*key, address)).collect();

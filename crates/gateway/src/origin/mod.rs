@@ -240,7 +240,7 @@ impl Origins {
         self.meter.landed(match &landed {
             Ok(Landed::Copy(_, how)) if how.ends_with("site") => "site",
             Ok(Landed::Copy(_, how)) if how.ends_with("neighbour") => "neighbour",
-            Ok(Landed::Copy(_, how)) if how.starts_with("hit") || how.ends_with("away") => "disk",
+            Ok(Landed::Copy(_, how)) if how.starts_with("hit") => "disk",
             Ok(_) => "origin",
             Err(_) => "nowhere",
         });
@@ -263,7 +263,7 @@ impl Origins {
         let of_head = || self.shelf.find(&ask.key, &ask.fields).filter(|_| ask.method == Method::HEAD);
         self.shelf.find_whole(&ask.file, &ask.fields).or_else(of_head)
     }
-    /// Pauses a server as another member was told.
+    /// Takes over a pause that a server requested of another member.
     fn pause(&self, url: &str, seconds: u64) {
         self.upstreams.iter().for_each(|upstream| upstream.pause_too(url, seconds));
     }
@@ -339,9 +339,9 @@ impl Origins {
         Ok(if is_range { Landed::own(exchange) } else { self.land(&ask, exchange) })
     }
     async fn ask(&self, ask: &Ask) -> Result<Exchange, Failure> {
-        let before = ask.upstream.requested_pauses();
+        let before = ask.upstream.refusals();
         let answer = ask.upstream.ask(&ask.method, &ask.urls, &ask.fields).await;
-        if ask.upstream.requested_pauses().len() > before.len() {
+        if ask.upstream.refusals() != before {
             self.site.iter().for_each(|site| site.spread());
         }
         answer.map_err(|failure| match ask.upstream.left() {

@@ -1,5 +1,13 @@
 //! The server of an origin and its mirrors: their order, the pauses that they request, and large files.
-use std::{collections::HashMap, path::Path, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use hyper::{HeaderMap, Method, header};
 use parking_lot::Mutex;
@@ -39,6 +47,8 @@ pub(crate) struct Upstream {
     exchanger: Exchanger,
     /// Until when each server gets no request, and whether it has said so to this gateway.
     paused: Mutex<Vec<Option<(Instant, bool)>>>,
+    /// How often a server has requested a pause of this gateway.
+    refusals: AtomicUsize,
     /// A token for everybody, by the scope of its challenge.
     tokens: Mutex<HashMap<String, HeaderValue>>,
 }
@@ -50,7 +60,7 @@ impl Upstream {
         let options = ClientOptions { uplinks, origin: Namer::Operator, hosts, ..ClientOptions::default() };
         let exchanger = Exchanger::new(&options).map_err(|error| Failure::new(500, error.to_string()))?;
         let paused = Mutex::new(vec![None; config.urls.len()]);
-        Ok(Upstream { config, options, exchanger, paused, tokens: Mutex::default() })
+        Ok(Upstream { config, options, exchanger, paused, refusals: AtomicUsize::new(0), tokens: Mutex::default() })
     }
     /// The address of a file on each server.
     pub(crate) fn addresses(&self, rest: &str, query: Option<&str>) -> Option<Vec<Url>> {
@@ -88,12 +98,17 @@ impl Upstream {
         }
         Err(last)
     }
+    /// How often a server has requested a pause of this gateway.
+    pub(crate) fn refusals(&self) -> usize {
+        self.refusals.load(Ordering::Relaxed)
+    }
     fn pause(&self, at: usize, pause: Duration, is_requested: bool) {
+        self.refusals.fetch_add(is_requested.into(), Ordering::Relaxed);
         if let Some(paused) = self.paused.lock().get_mut(at) {
             *paused = Some((Instant::now() + pause, is_requested));
         }
     }
-    /// Pauses as another gateway was told; one that was told to this gateway stays.
+    /// Takes over a pause that a server requested of another gateway. A longer pause of this gateway stays.
     pub(crate) fn pause_too(&self, url: &str, seconds: u64) {
         let pause = Duration::from_secs(seconds).min(PAUSE_MAX);
         for at in (0..self.config.urls.len()).filter(|at| self.config.urls[*at].as_str() == url) {
@@ -103,7 +118,7 @@ impl Upstream {
             }
         }
     }
-    /// The servers that have told this gateway to pause, and the whole seconds that are left.
+    /// The servers that requested a pause of this gateway, and the whole seconds that are left.
     pub(crate) fn requested_pauses(&self) -> Vec<(String, u64)> {
         let paused = self.paused.lock();
         let requested = paused.iter().zip(&self.config.urls).filter_map(|(paused, url)| {
