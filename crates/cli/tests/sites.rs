@@ -22,6 +22,7 @@ use crate::common::{
     port, trib, until,
 };
 use crate::origins::{noise, origin_section, sha256};
+use crate::roles::{admit, authority, network};
 
 /// A gateway of a site.
 struct Member {
@@ -90,6 +91,7 @@ impl Member {
     }
 }
 const OPEN: &str = "access = \"open\"\ndiscovery = false\n";
+const CLOSED: &str = "discovery = false\n";
 const FRESH: (&str, &str) = ("Cache-Control", "max-age=600");
 
 /// Ten gateways miss a large file and many small ones in the same moment: one request for each reaches the origin, and
@@ -246,10 +248,9 @@ fn an_outsider_is_not_in_a_closed_site() {
             format!("trib://{}@127.0.0.1:{}", key.trim().trim_start_matches("ed25519:"), ports[number])
         })
         .collect();
-    let closed = "discovery = false\n";
     let start = |number: usize| {
         let peer = std::slice::from_ref(&invitations[1 - number]);
-        Member::start(folder.path(), &format!("m{number}"), ports[number], peer, closed, &more)
+        Member::start(folder.path(), &format!("m{number}"), ports[number], peer, CLOSED, &more)
     };
     let members: Vec<Member> = (0..2).map(start).collect();
     let addresses: Vec<String> = ports.iter().map(|port| format!("127.0.0.1:{port}")).collect();
@@ -263,6 +264,21 @@ fn an_outsider_is_not_in_a_closed_site() {
     assert_eq!(origin.gets("/").len(), 40, "the outsider asks the origin itself");
     assert_eq!((outsider.members(), members[0].members()), (0, 1));
     until("their faces", || members.iter().all(|member| member.faces().len() == 1));
+}
+
+/// In a closed site of a network, a gateway joins as soon as the authority has admitted it, without a restart; one that
+/// the authority has not admitted stays outside.
+#[test]
+fn gateways_join_a_closed_site_once_their_authority_admits_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let more = network(&authority(folder.path(), "network"), "");
+    let first = Member::start(folder.path(), "m0", port(), &[], CLOSED, &more);
+    let peer = [format!("127.0.0.1:{}", first.at)];
+    let [second, outsider] =
+        ["m1", "m2"].map(|label| Member::start(folder.path(), label, port(), &peer, CLOSED, &more));
+    ["m0", "m1"].iter().for_each(|label| drop(admit(folder.path(), &folder.path().join(format!("{label}.toml")), &[])));
+    until("the site", || first.members() == 1 && second.members() == 1);
+    assert_eq!(outsider.members(), 0);
 }
 
 /// Gateways find each other by multicast, each its own site, with protected faces between their nodes; a copy that is

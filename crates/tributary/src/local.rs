@@ -12,7 +12,7 @@ use tributary_net::{
     Clock,
     disk::{ObjectCache, OnOpen},
 };
-use tributary_trust::Certificate;
+use tributary_trust::Identity;
 
 use crate::{
     api::{Api, Flow, Notify},
@@ -91,17 +91,9 @@ impl LocalApi {
     pub fn sign(&self, context: &str, message: &[u8]) -> Signature {
         self.node.key.sign(context, message)
     }
-    /// The text of its certificate, as it is on the disk now; `None` without one.
-    pub fn certificate(&self) -> Option<String> {
-        let identity = membership::load(&self.node.config, &self.node.key).ok().flatten()?;
-        identity.certificate().map(Certificate::to_text)
-    }
-    /// Whether the authority of the node's network has admitted the holder of `key`; false without an authority.
-    pub fn admits(&self, key: &PublicKey, certificate: Option<&str>) -> bool {
-        let identity = membership::load(&self.node.config, &self.node.key).ok().flatten();
-        let certificate = certificate.and_then(|text| Certificate::from_text(text).ok());
-        identity
-            .is_some_and(|own| own.network().admit(key, "", certificate.as_ref(), membership::time_of_day()).is_ok())
+    /// What the node is in its network, as its files say now; `None` without an authority, or if they cannot be read.
+    pub fn identity(&self) -> Option<Identity> {
+        membership::load(&self.node.config, &self.node.key).ok().flatten()
     }
     /// Keeps faces to these nodes besides those of the config, in a family with routes: each must prove its key, and learns
     /// this node's names. In other families the network of the config leads there.

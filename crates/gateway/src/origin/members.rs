@@ -19,8 +19,10 @@ use tokio::{
 use tributary::{
     LocalApi,
     config::{PeerAddress, SiteConfig},
+    time_of_day,
 };
 use tributary_content::PublicKey;
+use tributary_trust::{Certificate, Identity};
 
 use super::{
     Origins,
@@ -68,6 +70,8 @@ struct State {
     urgent: BTreeSet<SocketAddr>,
     /// Whether there is news for all.
     has_news: bool,
+    /// This gateway in its network, by its files; read again at each turn.
+    identity: Option<Identity>,
 }
 /// A gateway that may join.
 struct Member {
@@ -81,7 +85,8 @@ struct Member {
 
 impl Site {
     pub(crate) fn new(api: &Arc<LocalApi>, config: &SiteConfig, port: u16) -> Site {
-        Site { api: Arc::clone(api), config: config.clone(), port, state: Mutex::default(), due: Notify::new() }
+        let state = Mutex::new(State { identity: api.identity(), ..State::default() });
+        Site { api: Arc::clone(api), config: config.clone(), port, state, due: Notify::new() }
     }
     pub(super) fn key(&self) -> PublicKey {
         self.api.publisher()
@@ -156,7 +161,7 @@ impl Site {
         Hello {
             label: self.api.config().label.clone(),
             port: self.port,
-            certificate: self.api.certificate(),
+            certificate: self.certificate(),
             members: self.live().into_iter().map(|(_, address)| address).collect(),
             pauses: origins.upstreams.iter().flat_map(|upstream| upstream.requested_pauses()).collect(),
             is_urgent,
@@ -166,9 +171,8 @@ impl Site {
     fn welcome(&self, key: &PublicKey, hello: &Hello, address: SocketAddr, answered: bool) -> bool {
         let is_invited = self.config.peers.iter().any(|peer| peer.key == Some(*key));
         let is_open = self.config.access == tributary_trust::Access::Open;
-        let certificate = hello.certificate.as_deref();
         // Revocations count in an open site too, if its network has an authority.
-        if !(is_invited || is_open && self.api.config().network.is_none() || self.api.admits(key, certificate)) {
+        if !(is_invited || is_open && self.api.config().network.is_none() || self.is_admitted(key, hello)) {
             if answered {
                 self.state.lock().members.remove(key);
             }
@@ -201,6 +205,17 @@ impl Site {
             self.due.notify_one();
         }
         is_room
+    }
+    /// The text of this gateway's certificate.
+    fn certificate(&self) -> Option<String> {
+        self.state.lock().identity.as_ref().and_then(Identity::certificate).map(Certificate::to_text)
+    }
+    /// Whether the authority of this gateway's network has admitted the holder of a key.
+    fn is_admitted(&self, key: &PublicKey, hello: &Hello) -> bool {
+        let certificate = hello.certificate.as_deref().and_then(|text| Certificate::from_text(text).ok());
+        let state = self.state.lock();
+        let network = state.identity.as_ref().map(Identity::network);
+        network.is_some_and(|network| network.admit(key, "", certificate.as_ref(), time_of_day()).is_ok())
     }
     async fn greet(self: Arc<Site>, origins: Arc<Origins>, address: SocketAddr, is_urgent: bool) {
         let question = self.question(Wish::Hello(self.hello(&origins, is_urgent)));
@@ -286,9 +301,12 @@ pub(crate) async fn greet_all(origins: Arc<Origins>, own: SocketAddr) {
         if live != met || is_turn {
             let (api, nodes) = (Arc::clone(&site.api), live.clone());
             met = live;
-            let kept = tokio::task::spawn_blocking(move || api.keep_faces(&nodes)).await;
-            if let Ok(Err(error)) = kept {
-                tracing::debug!("the node gets no faces to the site: {}", error.message);
+            let renewed = tokio::task::spawn_blocking(move || (api.keep_faces(&nodes), api.identity())).await;
+            if let Ok((kept, identity)) = renewed {
+                site.state.lock().identity = identity;
+                let _ = kept.inspect_err(|error| {
+                    tracing::debug!("the node gets no faces to the site: {}", error.message);
+                });
             }
         }
         for address in due {

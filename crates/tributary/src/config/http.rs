@@ -53,28 +53,25 @@ tributary_core::declared! {
     pub fn new(listen: SocketAddr, cache: PathBuf) {}
 }
 
-/// Gateways that fetch each file of an origin once together.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct SiteConfig {
-    /// Tells the sites of a segment apart.
-    pub name: String,
-    /// Whether every gateway that names the site may join. By default it needs a certificate of the node's network, or its
-    /// key in `peers`.
-    pub access: Access,
-    /// Members, by their nodes' addresses or invitations. All addresses of a host name are members.
-    pub peers: Vec<Invitation>,
-    /// Whether members find each other on their segment by multicast DNS.
-    pub discovery: bool,
-}
-impl SiteConfig {
-    /// Whether nobody can join: it is closed, no key is invited, and no network admits nodes.
-    pub fn admits_none(&self, has_network: bool) -> bool {
-        self.access == Access::Closed && !has_network && self.peers.iter().all(|peer| peer.key.is_none())
+tributary_core::declared! {
+    /// Gateways that fetch each file of an origin once together.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct SiteConfig {
+        /// Tells the sites of a segment apart.
+        pub name: String = "site".into(),
+        /// Whether every gateway that names the site may join. By default it needs a certificate of the node's network,
+        /// or its key in `peers`.
+        pub access: Access = Access::Closed,
+        /// Members, by their nodes' addresses or invitations. All addresses of a host name are members.
+        pub peers: Vec<Invitation> = Vec::new(),
+        /// Whether members find each other on their segment by multicast DNS.
+        pub discovery: bool = true,
     }
 }
-impl Default for SiteConfig {
-    fn default() -> SiteConfig {
-        SiteConfig { name: "site".into(), access: Access::Closed, peers: Vec::new(), discovery: true }
+impl SiteConfig {
+    /// Whether no gateway can join: the site is closed, has no invited key, and no network admits nodes.
+    pub fn admits_none(&self, has_network: bool) -> bool {
+        self.access == Access::Closed && !has_network && self.peers.iter().all(|peer| peer.key.is_none())
     }
 }
 
