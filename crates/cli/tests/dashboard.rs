@@ -253,7 +253,7 @@ fn the_dashboard_fits_narrow_and_wide_screens_dark_and_light_while_a_link_is_cut
     assert!(reasons.iter().all(|reason| !reason.is_empty()), "why a path is silent is said");
     let printed = http::ask(address, "GET", "/api/v1/transfers", "", "").json();
     let paths = printed[0]["paths"].as_array().unwrap().len();
-    // The page asks once a second: paths that the API has just begun to print follow.
+    // The page polls the API once a second, so it shows a new path a little later.
     browser.until(&format!("document.querySelector('.transfer .paths').rows.length === {paths}"));
     browser.until("document.querySelectorAll('.chart polyline').length > 4");
     for (width, height) in [(1_920, 1_080), (1_024, 768), (768, 1_024), (360, 780)] {

@@ -1,4 +1,4 @@
-//! Structs whose fields have their first values beside them.
+//! Structs that declare each field together with its first value.
 
 /// Declares a struct and how it starts at once: each field has its first value behind its type. Values may use the
 /// arguments of the constructor and what its body prepares; a struct without a constructor has these values by

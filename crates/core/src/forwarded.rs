@@ -1,6 +1,6 @@
-//! Methods that only pass a call on.
+//! Methods that only forward a call.
 
-/// Declares methods that pass their arguments to the method of the same name of another value, such as a field.
+/// Declares methods that call the method of the same name on another value, such as a field.
 ///
 /// ```
 /// struct Shelf(Vec<u8>);

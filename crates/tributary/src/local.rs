@@ -95,8 +95,8 @@ impl LocalApi {
     pub fn identity(&self) -> Option<Identity> {
         membership::load(&self.node.config, &self.node.key).ok().flatten()
     }
-    /// Keeps faces to these nodes besides those of the config, in a family with routes: each must prove its key, and learns
-    /// this node's names. In other families the network of the config leads there.
+    /// Keeps faces to these nodes besides the config's faces. Each node must prove its key, and learns this node's names.
+    /// Only a family with routes gets such faces; in other families the config's network reaches the nodes.
     ///
     /// # Errors
     /// [`ApiError`] if the node is gone.

@@ -114,8 +114,9 @@ struct Ask {
     query: Option<String>,
     method: Method,
     fields: HeaderMap,
-    /// The hash of method and address, and that of the file itself.
+    /// The hash of method and address.
     key: String,
+    /// The hash of the address alone, which names the file for all methods.
     file: String,
     /// Whether only the origin is left to ask: for another member, or because no member has an answer.
     is_for_member: bool,

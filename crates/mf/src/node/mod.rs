@@ -228,7 +228,7 @@ impl MfNode {
     pub fn new(config: Config) -> MfNode {
         MfNode::with_repository(Time::ZERO, config, Box::new(MemoryRepository::default()))
     }
-    /// The same with its chunks in a repository, which may hold some from an earlier run.
+    /// Starts a node whose chunks are in a repository. The repository may hold chunks from an earlier run.
     pub fn with_repository(now: Time, config: Config, repository: Box<dyn ChunkRepository>) -> MfNode {
         let mut node = MfNode::start(now, config);
         if node.config.stores() {
@@ -324,7 +324,7 @@ impl MfNode {
     pub fn sender(&self) -> &Sender {
         &self.sender
     }
-    /// Requests that joined an object which was arriving, and those for which there was no room.
+    /// The number of requests that joined an arriving object, and of requests that found the table full.
     #[cfg(any(test, feature = "internals"))]
     pub fn joined_requests(&self) -> (u64, u64) {
         (self.cache.arriving.joins, self.cache.arriving.beyond)

@@ -164,7 +164,7 @@ tributary_core::declared! {
         pub wrong: WrongBytes = WrongBytes::default(),
     }
     /// Creates a receiver without transfers. Numbering starts at `first`, so that a new run's transfers differ from
-    /// those of an earlier one; `secret` derives their tokens.
+    /// an earlier run's; `secret` derives their tokens.
     pub fn new(config: EndConfig, first: u32, secret: &[u8; 32]) {}
 }
 

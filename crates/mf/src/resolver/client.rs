@@ -84,8 +84,8 @@ tributary_core::declared! {
         trouble: Option<Refusal> = None,
         due: Time = Time::MAX,
     }
-    /// A client that signs with `key` and has this label. `version` is its first version; it must exceed those of the
-    /// node's last run, and corrects itself otherwise.
+    /// A client that signs with `key` and has this label. `version` is its first version; it must exceed the
+    /// versions of the node's last run, and corrects itself otherwise.
     pub fn new(key: SigningKey, label: &str, lifetime: Duration, version: u64) {}
 }
 

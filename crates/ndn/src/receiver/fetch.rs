@@ -127,7 +127,7 @@ tributary_core::declared! {
         /// New paths from answers, and the delay with which they are offered.
         gathered_late: Option<Duration> = None,
         gathered: VecDeque<(Time, Way)> = VecDeque::new(),
-        /// Since when two sources contradict each other about the packet size, and how long the first one is believed.
+        /// When two sources began to contradict each other about the packet size, and how long the first source counts.
         cut_since: Option<(Time, Duration)> = None,
         probe_interval: Duration = paths.probe_interval,
         probes_at_once: u32 = paths.probes_initial,

@@ -28,7 +28,7 @@ tributary_core::declared! {
     pub(super) struct Authors {
         buckets: Vec<Bucket> = (0..BUCKETS).map(|_| Bucket::default()).collect(),
         known: BTreeMap<(Guid, u16), Known> = BTreeMap::new(),
-        /// Devices with a valid presence, and the revision as of which that is known.
+        /// Devices with a valid presence, and the store revision that showed it.
         there: BTreeMap<Guid, u64> = BTreeMap::new(),
         /// Whether they were ever read.
         is_there_known: bool = false,

@@ -79,7 +79,7 @@ tributary_core::declared! {
         /// Records of watched places, counted each second; later ones are added.
         held: usize = 0,
         authors: Authors = Authors::default(),
-        /// Questions in the order in which they came, which is that of their ends.
+        /// Questions in order of arrival. They expire in the same order.
         jobs: BTreeMap<u64, Job> = BTreeMap::new(),
         job_next: u64 = 0,
         /// Buckets that are being read.

@@ -12,7 +12,7 @@ tributary_core::declared! {
         pub(super) address: NetworkAddress = header.source_address,
         /// The token that the report carries.
         pub(super) token: Token = header.token().unwrap_or_default(),
-        /// Chunks of the chunk's window; zero if it has none.
+        /// The window that the chunk carries, in chunks; zero without a window.
         pub(super) window_chunks: u16 = header.tag().map_or(0, |tag| tag.window_chunks),
     }
     pub(super) fn of(header: &ChunkHeader) {}
