@@ -55,7 +55,8 @@ impl Domain {
         let route = |face| AssignedRoute { face: FaceId(face), prefix: Name::root(), cost: 1 };
         let mut add = |label: &str, roles: &str, seed, routes: &[AssignedRoute]| {
             let text = format!(
-                "[node]\nlabel = \"{label}\"\nfamily = \"{family}\"\nroles = [{roles}]\nlisten = [\"127.0.0.1:0\"]\n"
+                "[node]\nlabel = \"{label}\"\nstate_dir = \"{label}\"\nfamily = \"{family}\"\nroles = [{roles}]\n\
+                 listen = [\"127.0.0.1:0\"]\n"
             );
             let config = NodeConfig::parse(label, &text, folder).unwrap();
             let routes = if config.needs_routes() { routes } else { &[] };

@@ -237,19 +237,17 @@ fn failures(believed: Who, expected: fn(Cell, Got, [Got; 2]) -> bool) -> BTreeSe
     });
     failures.into_inner().unwrap()
 }
-/// Whether a path in a folder arrives here. What is followed has versions, and such a path has none. In `mf` no source
-/// answers for a folder that was looked up before, for a reason that is not known: these cells show only that no stranger's
-/// bytes arrive.
-fn serves_folders(family: &str, way: Way) -> bool {
-    family != "mf" && !matches!(way, Way::Follow | Way::Mirror)
+/// Whether a path in a folder arrives this way: what is followed has versions, and such a path has none.
+fn serves_folders(way: Way) -> bool {
+    !matches!(way, Way::Follow | Way::Mirror)
 }
 /// Cells at a time: most of each is waiting.
 const WORKERS: usize = 12;
 
 #[test]
 fn every_way_in_believes_the_publisher_of_a_rule_wherever_a_stranger_is_and_whoever_comes_first() {
-    let failures = failures(Who::Publisher, |(family, way, stranger, first), both, got| {
-        let is_served = stranger != Stranger::Below || serves_folders(family, way);
+    let failures = failures(Who::Publisher, |(_, way, stranger, first), both, got| {
+        let is_served = stranger != Stranger::Below || serves_folders(way);
         let alone = if first == Who::Publisher && is_served { Got::Publisher } else { Got::Nothing };
         got == [alone, both]
     });
@@ -259,8 +257,8 @@ fn every_way_in_believes_the_publisher_of_a_rule_wherever_a_stranger_is_and_whoe
 /// The twin of the test above, in which the rule names the stranger: each attack succeeds.
 #[test]
 fn every_stranger_has_its_way_if_a_rule_names_it() {
-    let failures = failures(Who::Stranger, |(family, way, stranger, first), _, got| {
-        let is_served = stranger != Stranger::Above || serves_folders(family, way);
+    let failures = failures(Who::Stranger, |(_, way, stranger, first), _, got| {
+        let is_served = stranger != Stranger::Above || serves_folders(way);
         match first {
             Who::Publisher => got[0] == Got::Nothing,
             Who::Stranger => got[0] == if is_served { Got::Stranger } else { Got::Nothing },
