@@ -3,7 +3,7 @@
 
 use std::{
     fs,
-    io::BufReader,
+    io::{BufRead, BufReader, Read},
     path::{Path, PathBuf},
     process::{ChildStdout, Output, Stdio},
     thread::sleep,
@@ -146,11 +146,21 @@ impl World {
     fn held_chunks(&self) -> u64 {
         self.held().iter().filter_map(|held| held["chunks"].as_u64()).sum()
     }
+    /// Waits until the tower has this many records: its own, and one for each device and each name that a device takes.
+    fn knows(&self, records: u64) {
+        let known = || self.ask("tower", &["status"])["tables"]["name_records"].as_u64();
+        common::until("that the tower knows all names", || known() >= Some(records));
+    }
     /// A device that appears once and leaves: its GUID, by which it is known from then on.
     fn passer_by(&self, config: &str) -> String {
-        let there = self.notices(1, &["recv", "--config", config, "--timeout", "300ms"]);
-        assert!(there.last().unwrap()["message"].as_str().unwrap().contains("0 objects"), "{there:?}");
-        there[0]["id"].as_str().unwrap().into()
+        let (there, notices, _stdout) = self.begin(&["recv", "--config", config]);
+        self.knows(2);
+        there.signal("INT");
+        assert_eq!(there.wait(), Some(130));
+        let is_away = |face: &Value| face["up"] == false;
+        let is_alone = || self.ask("tower", &["status"])["faces"].as_array().unwrap().iter().all(is_away);
+        common::until("that the tower misses the device", is_alone);
+        notices["id"].as_str().unwrap().into()
     }
 }
 
@@ -163,8 +173,7 @@ fn a_file_and_a_folder_that_are_sent_to_a_name_are_with_all_that_take_what_comes
         assert_eq!((&notices["event"], &notices["names"][0]), (&"receiving".into(), &"/home/all".into()));
         (child, stdout, inbox)
     });
-    // The names are sent to the network in the background.
-    sleep(Duration::from_secs(1));
+    world.knows(5);
     fs::create_dir_all(world.path("album/deep")).unwrap();
     world.write("album/deep/picture", [7; 50_000]);
     for (path, name) in [(&world.original, "/film"), (&world.path("album"), "/album")] {
@@ -187,7 +196,6 @@ fn what_nobody_can_take_waits_in_the_router_and_is_told_there() {
     let (world, [phone, source]) = World::new(["phone", "source"]);
     let id = world.passer_by(&phone);
     let sender = world.start(&source);
-    sleep(Duration::from_millis(1_500));
     let (film, socket) = (&world.original, world.control("source"));
     let send = ["send", film, "/film", "--to", &id, "--control", &socket, "--lifetime", "10min", "--timeout", "4s"];
     let send = world.run(&[&send[..], &["--json"]].concat());
@@ -211,7 +219,6 @@ fn what_nobody_can_take_waits_in_the_router_and_is_told_there() {
 fn what_is_delegated_to_the_router_of_its_receiver_comes_though_that_router_was_killed() {
     let (mut world, [phone, source]) = World::new(["phone", "source"]);
     let id = world.passer_by(&phone);
-    sleep(Duration::from_millis(1_500));
     let film = world.original.clone();
     let notices =
         world.notices(0, &["send", &film, "/film", "--to", &id, "--in-network", "delegate", "--config", &source]);
@@ -232,8 +239,7 @@ fn what_is_delegated_to_the_router_of_its_receiver_comes_though_that_router_was_
     world.router = Daemon::start(world.folder.path(), &world.folder.path().join("tower.toml"));
     assert_eq!(world.held_chunks(), sent["chunks"].as_u64().unwrap());
     world.receive_film(&phone);
-    sleep(Duration::from_secs(1));
-    assert_eq!(world.held_chunks(), 0, "what has arrived is not kept");
+    common::until("that nothing is kept of what has arrived", || world.held_chunks() == 0);
     assert_eq!(world.router.stop(), Some(0));
 }
 
@@ -247,18 +253,12 @@ fn whatever_is_chosen_for_a_message_it_arrives_and_its_sender_is_told_so() {
         world.begin(&[&take[..], &[&world.path(inbox)]].concat())
     });
     let id = receivers[0].1["id"].as_str().unwrap().to_string();
-    sleep(Duration::from_secs(1));
+    world.knows(5);
     let film = &world.original;
     let arrives = |inbox: &str, name: &str| {
         let path = world.path(&format!("{inbox}{name}"));
-        let is_there = (0..100).any(|_| {
-            let is_there = Path::new(&path).exists();
-            if !is_there {
-                sleep(Duration::from_millis(50));
-            }
-            is_there
-        });
-        assert!(is_there && world.is_original(&format!("{inbox}{name}")), "{inbox}{name}");
+        common::until(&path, || Path::new(&path).exists());
+        assert!(world.is_original(&format!("{inbox}{name}")), "{inbox}{name}");
     };
     for (number, (to, options)) in [
         ("/home/all", &["--reliability", "dont-care"][..]),
@@ -300,16 +300,15 @@ fn whatever_is_chosen_for_a_message_it_arrives_and_its_sender_is_told_so() {
     let notices = world.notices(0, &send);
     assert_eq!(notices.last().unwrap()["delivered"].as_array().unwrap().len(), 1, "{notices:?}");
     let has = |inbox: &str| Path::new(&world.path(&format!("{inbox}/nearest"))).exists();
-    sleep(Duration::from_millis(500));
-    assert!(has("in-near") != has("in-far"), "one of them");
-    assert_eq!(world.held_chunks(), 0, "nothing of what all have is kept");
+    common::until("one of them", || has("in-near") || has("in-far"));
+    common::until("that nothing is kept of what all have", || world.held_chunks() == 0);
+    assert!(has("in-near") != has("in-far"), "both");
 }
 
 #[test]
 fn what_is_not_to_be_kept_for_one_that_is_away_is_told_at_once() {
     let (world, [phone, source]) = World::new(["phone", "source"]);
     let id = world.passer_by(&phone);
-    sleep(Duration::from_millis(1_500));
     let to = ["send", &world.original, "/film", "--to", &id, "--config", &source];
     let send = world.run(&[&to[..], &["--in-network", "nothing", "--timeout", "60s", "--json"]].concat());
     assert_eq!(common::class(send.status.code()), Some(1), "{}", talk(&send));
@@ -329,7 +328,6 @@ fn what_is_not_to_be_kept_for_one_that_is_away_is_told_at_once() {
 fn what_a_router_keeps_is_purged_by_destination_and_its_sender_hears_so() {
     let (world, [phone, source]) = World::new(["phone", "source"]);
     let id = world.passer_by(&phone);
-    sleep(Duration::from_millis(1_500));
     let _sender = world.start(&source);
     world.ask("source", &["send", &world.original, "/film", "--to", &id, "--timeout", "4s"]);
     assert!(world.held_chunks() > 0);
@@ -348,7 +346,6 @@ fn what_a_router_keeps_is_purged_by_destination_and_its_sender_hears_so() {
 fn what_is_held_or_extended_stays_so_though_its_router_is_killed() {
     let (mut world, [phone, source]) = World::new(["phone", "source"]);
     let id = world.passer_by(&phone);
-    sleep(Duration::from_millis(1_500));
     let sender = world.start(&source);
     world.ask("source", &["send", &world.original, "/film", "--to", &id, "--lifetime", "8s", "--timeout", "4s"]);
     sender.stop();
@@ -408,15 +405,11 @@ fn what_a_full_disk_has_acknowledged_outlives_a_kill_and_the_rest_stays_with_the
     let Some((mut world, [phone, source])) = World::with_disk("tower/store", "2m", ["phone", "source"]) else { return };
     let id = world.passer_by(&phone);
     let sender = world.start(&source);
-    sleep(Duration::from_millis(1_500));
     let (film, socket) = (&world.original, world.control("source"));
     let send = ["send", film, "/film", "--to", &id, "--control", &socket, "--lifetime", "10min", "--timeout", "60s"];
     let (send, _, notices) = world.begin(&send);
-    let came = (0..100).any(|_| {
-        sleep(Duration::from_millis(100));
-        world.held_chunks() > 0
-    });
-    assert!(came, "nothing is stored");
+    common::until("something stored", || world.held_chunks() > 0);
+    // More chunks may come; some are the least.
     sleep(Duration::from_secs(2));
     let before = world.held_chunks();
     assert!((1..=3).contains(&before), "{before} of 4 chunks: the description, and 2.9 MiB in 2 MiB");
@@ -451,7 +444,7 @@ fn only_those_who_may_look_up_a_name_can_get_it_and_a_restart_does_not_show_it_t
     assert!(code == Some(1) && talk.contains("no publisher"), "{talk}");
     assert_eq!(own.stop(), Some(0));
     let own = world.start(&owner);
-    sleep(Duration::from_secs(2));
+    common::until("the name after the restart", || world.get("friend", "/plans", "3s").0 == Some(0));
     assert_eq!(world.get("stranger", "/plans", "3s").0, Some(1), "it has started anew");
     let all = world.run(&["readers", "/plans", "--all", "--control", &socket]);
     assert!(String::from_utf8_lossy(&all.stdout).contains("everybody may look up '/plans'"), "{all:?}");
@@ -540,7 +533,7 @@ fn a_daemon_takes_what_is_sent_to_a_name_from_attach_until_detach() {
     {
         let notices = world.ask("home", &[command, "/home/readings"]);
         assert_eq!((&notices["name"], &notices["attached"]), (&"/home/readings".into(), &attached.into()));
-        sleep(Duration::from_secs(1));
+        world.knows(3);
         let reading = world.write("reading", value);
         let to = ["--to", "/home/readings", "--config", &source, "--timeout", timeout];
         world.notices(code, &[&["send", &reading, "/roof/temperature"][..], &to].concat());
@@ -575,7 +568,7 @@ fn what_cannot_be_kept_is_told_and_the_next_is_taken() {
     let Some((world, [phone, source])) = World::with_disk("inbox", "1m", ["phone", "source"]) else { return };
     let take = ["recv", "--config", &phone, "--attach", "/home/all", "-o", &world.path("inbox"), "--count", "1"];
     let (_recv, _, stdout) = world.begin(&take);
-    sleep(Duration::from_secs(1));
+    world.knows(3);
     let small = world.write("small", "fits");
     for (path, name, code, word) in [(&world.original, "/film", 1, "was refused by"), (&small, "/note", 0, "/note")] {
         let to = ["--to", "/home/all", "--config", &source, "--timeout", "4s"];
@@ -685,7 +678,7 @@ fn the_two_proxies_are_one_to_whoever_asks_and_tell_what_does_not_answer() {
     let (child, notices, _) = world.begin(&arguments);
     proxies.push(child);
     let proxy = notices["address"].as_str().unwrap().to_string();
-    sleep(Duration::from_secs(1));
+    world.knows(6);
 
     let (status, body) = ask(&proxy, "site.example", "GET http://site.example/big", &[]);
     assert!(status == "HTTP/1.1 200 OK" && body == big(), "{status}, {} bytes", body.len());
@@ -731,11 +724,11 @@ fn a_signal_ends_what_reads_standard_input_or_looks_for_a_neighbour_and_nothing_
             command.args(arguments).env("TMPDIR", &temporary).stdin(Stdio::piped()).stdout(Stdio::null());
             // Standard input stays open until it has ended.
             let mut begun = Begun(command.stderr(Stdio::null()).current_dir(folder).spawn().unwrap());
+            let stdin = begun.0.stdin.take();
             sleep(Duration::from_millis(wait));
             begun.signal("INT");
-            sleep(Duration::from_millis(1_500));
-            let ended = begun.0.try_wait().unwrap();
-            assert_eq!(ended.and_then(|status| status.code()), Some(130), "{arguments:?}");
+            assert_eq!(begun.wait(), Some(130), "{arguments:?}");
+            drop(stdin);
             assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0, "{arguments:?}");
         }
     }
@@ -748,7 +741,7 @@ fn versions_of_one_name_that_come_at_once_are_all_received_and_told() {
     let arguments = ["recv", "--config", &phone, "--attach", "/home/x", "-o", &inbox, "--count", "12"];
     let (child, _, stdout) = world.begin(&arguments);
     let _sender = world.start(&source);
-    sleep(Duration::from_secs(1));
+    world.knows(4);
     let socket = world.control("source");
     let sends: Vec<_> = (1..=12)
         .map(|version: u32| {
@@ -797,9 +790,9 @@ fn sent_to_inbox(sent: &[(&str, &str)], more: &[&str]) -> (Vec<(String, String)>
     let (world, [phone, source]) = World::new(["phone", "source"]);
     let inbox = world.path("inbox");
     let take = ["recv", "--config", &phone, "--attach", "/home/x", "-o", &inbox];
-    let (recv, _, stdout) = world.begin(&[&take[..], more].concat());
+    let (recv, _, mut stdout) = world.begin(&[&take[..], more].concat());
     let _source = world.start(&source);
-    sleep(Duration::from_secs(1));
+    world.knows(4);
     for (version, (name, what)) in (1..).zip(sent) {
         let path = world.path(&format!("sent-{version}"));
         match what.strip_prefix("folder with ") {
@@ -810,10 +803,11 @@ fn sent_to_inbox(sent: &[(&str, &str)], more: &[&str]) -> (Vec<(String, String)>
         let how = ["--to", "/home/x", "--object-version", &version, "--control", &control, "--timeout", "10s"];
         world.run(&[&["send", &path, name][..], &how].concat());
     }
-    sleep(Duration::from_millis(500));
+    let notices = stdout.by_ref().lines().take(sent.len()).map(|line| common::json(&line.unwrap())).collect();
     recv.signal("INT");
     recv.wait();
-    (contents(&inbox), rest(stdout))
+    assert_eq!(rest(stdout).len(), 1, "the interruption");
+    (contents(&inbox), notices)
 }
 fn pairs(of: &[(&str, &str)]) -> Vec<(String, String)> {
     of.iter().map(|(path, content)| (path.to_string(), content.to_string())).collect()
@@ -904,9 +898,7 @@ fn files_that_were_in_the_inbox_before_and_links_in_it_are_left_alone() {
 
 /// Messages stored at a router for a phone, whose sender has left; returns the phone's config.
 fn messages_for_a_phone(world: &World, [phone, source]: &[String; 2], count: usize) {
-    let there = world.notices(1, &["recv", "--config", phone, "--timeout", "300ms"]);
-    let id = there[0]["id"].as_str().unwrap().to_string();
-    sleep(Duration::from_millis(1_500));
+    let id = world.passer_by(phone);
     let sender = world.start(source);
     let socket = world.control("source");
     let numbers: Vec<usize> = (0..count).collect();
@@ -920,15 +912,7 @@ fn messages_for_a_phone(world: &World, [phone, source]: &[String; 2], count: usi
         let sends: Vec<_> = some.iter().map(send).collect();
         sends.into_iter().for_each(|mut send| _ = send.wait());
     }
-    let is_kept = || kept_at_tower(world) == count;
-    assert!(
-        (0..200).any(|_| is_kept() || {
-            sleep(Duration::from_millis(100));
-            false
-        }),
-        "{} kept",
-        kept_at_tower(world)
-    );
+    common::until("that all are kept", || kept_at_tower(world) == count);
     sender.stop();
 }
 /// Objects in the tower's store.
@@ -997,15 +981,14 @@ fn a_fetch_ends_when_its_access_router_is_gone_and_says_so() {
     let World { router, folder, original: _original, _disk } = world;
     let copy = folder.path().join("copy").display().to_string();
     let words = ["get", "/film", "-o", &copy, "--config", &phone, "--timeout", "2s", "--limit", "1Mbps", "--json"];
-    let (mut get, _, stdout) = begin(folder.path(), &words);
-    sleep(Duration::from_millis(1_500));
+    let (get, mut last, mut stdout) = begin(folder.path(), &words);
+    while last["bytes"].as_u64().is_none_or(|bytes| bytes == 0) {
+        let mut line = String::new();
+        stdout.read_line(&mut line).unwrap();
+        last = common::json(&line);
+    }
     let pid = router.process().to_string();
     assert!(std::process::Command::new("kill").args(["-KILL", &pid]).status().unwrap().success());
-    let has_ended = (0..100).any(|_| {
-        sleep(Duration::from_millis(100));
-        get.0.try_wait().unwrap().is_some()
-    });
-    assert!(has_ended, "it waits for ever");
     let notices = rest(stdout);
     assert_eq!(common::class(get.wait()), Some(1), "{notices:?}");
     let reason = notices.last().unwrap().to_string();
@@ -1016,9 +999,7 @@ fn a_fetch_ends_when_its_access_router_is_gone_and_says_so() {
 #[test]
 fn a_lifetime_that_a_router_cuts_short_is_told() {
     let (world, [phone, source]) = World::new(["phone", "source"]);
-    let there = world.notices(1, &["recv", "--config", &phone, "--timeout", "300ms"]);
-    let id = there[0]["id"].as_str().unwrap().to_string();
-    sleep(Duration::from_millis(1_500));
+    let id = world.passer_by(&phone);
     let words = ["send", &world.original, "/film", "--to", &id, "--config", &source, "--timeout", "3s"];
     for (lifetime, kept) in [("400h", json!(604_800.0)), ("10min", json!(600.0))] {
         let send = world.run(&[&words[..], &["--lifetime", lifetime, "--json"]].concat());

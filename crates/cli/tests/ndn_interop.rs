@@ -530,30 +530,31 @@ fn what_python_ndn_signs_is_verified_and_another_key_is_refused() {
     let Some(python) = python_ndn("objects that python-ndn signs") else { return };
     let bench = Bench::new();
     let _router = bench.router(port());
-    let get = |label: &str, more: &str| {
+    let get = |label: &str, more: &str, timeout: &str| {
         let face = format!("[[face]]\npeer = \"@ours.sock\"\nroutes = [\"/\"]\n{more}");
         let config = bench.config(label, "receiver", "\"127.0.0.1:0\"", &face);
-        let fixed = ["get", "/lab/theirs", "-o", "-", "--timeout", "3s", "--config"];
+        let fixed = ["get", "/lab/theirs", "-o", "-", "--timeout", timeout, "--config"];
         trib(bench.folder.path()).args(fixed).arg(&config).output().unwrap()
     };
     let original = fs::read(&bench.original).unwrap();
     for scheme in ["ed25519", "ecdsa"] {
         let producer = bench.python_producer(&python, "ours.sock", [scheme, "1"]);
-        let right = get(scheme, "");
+        let right = get(scheme, "", "60s");
         assert!(right.status.success() && right.stdout == original, "{scheme}: {}", talk(&right));
         assert!(talk(&right).contains("is signed by '/lab/KEY/%01'"), "{scheme}: {}", talk(&right));
         drop(producer);
         // What the router has of the first one is fresh for a second.
         thread::sleep(Duration::from_millis(1_100));
         let _imposter = bench.python_producer(&python, "ours.sock", [scheme, "2"]);
-        let wrong = get(scheme, "");
+        let wrong = get(scheme, "", "3s");
         assert_eq!(common::class(wrong.status.code()), Some(1), "{scheme}: {}", talk(&wrong));
         assert!(wrong.stdout.is_empty(), "{scheme}: bytes of another key were written");
     }
     let _producer = bench.python_producer(&python, "ours.sock", ["hmac", "1"]);
-    for (label, key, code, expected) in [("shares", 1, 0, &original[..]), ("shares-another", 2, 1, &[])] {
+    let cases = [("shares", 1, "60s", 0, &original[..]), ("shares-another", 2, "3s", 1, &[])];
+    for (label, key, timeout, code, expected) in cases {
         write_private(&bench.path(&format!("{label}.key")), &[key; 32]);
-        let get = get(label, &format!("[[shared_key]]\nprefix = \"/lab\"\nfile = \"{label}.key\"\n"));
+        let get = get(label, &format!("[[shared_key]]\nprefix = \"/lab\"\nfile = \"{label}.key\"\n"), timeout);
         assert_eq!(common::class(get.status.code()), Some(code), "{label}: {}", talk(&get));
         assert!(get.stdout == expected, "{label}");
     }

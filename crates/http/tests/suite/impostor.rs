@@ -1,5 +1,5 @@
 //! An impostor in the network that has seen a request.
-use super::*;
+use super::{script::Script, *};
 use bytes::Bytes;
 use tributary::Credential;
 use tributary_core::TransferId;
@@ -72,22 +72,27 @@ fn an_answer_is_taken_only_from_whom_the_request_was_delivered_to() {
 
 #[test]
 fn a_request_that_the_network_delivers_twice_is_carried_out_once() {
-    let world = world(Duration::from_secs(20));
+    let script = Script::of(&[]);
+    let world = script.world(Timeouts::default());
     let device = Device::open(&world, "device", &[]);
-    let mut bytes = bytes::BytesMut::new();
-    let fields = vec![("host".to_string(), Bytes::from_static(b"site.example"))];
-    let head = tributary_http::exchange::RequestHead { method: "POST".into(), target: "/object/1".into(), fields };
-    Frame::Request(head).encode(&mut bytes);
-    let kind = Kind::Open { limit: 1 << 16, is_last: true, bytes: bytes.freeze() };
-    let message = Message { id: ExchangeId([1; 16]), credential: device.0.credential(), kind }.encode();
-    for copy in 0..3 {
-        let (name, to) = (format!("/http/message/{copy}"), Destination::Name("/http/site.example".parse().unwrap()));
-        let sent = device.0.send(name.parse().unwrap(), message.clone(), &to, &SendOptions::default()).unwrap();
-        device.wait(sent);
-    }
-    let mut answers = u32::from(device.0.next(Duration::from_secs(20)).is_some());
-    while device.0.next(Duration::from_secs(2)).is_some() {
-        answers += 1;
-    }
-    assert_eq!(answers, 1);
+    let send = |id: u8, copies: std::ops::Range<u8>| {
+        let fields = vec![("host".to_string(), Bytes::from_static(b"site.example"))];
+        let head = tributary_http::exchange::RequestHead { method: "POST".into(), target: format!("/{id}"), fields };
+        let mut bytes = bytes::BytesMut::new();
+        Frame::Request(head).encode(&mut bytes);
+        let kind = Kind::Open { limit: 1 << 16, is_last: true, bytes: bytes.freeze() };
+        let message = Message { id: ExchangeId([id; 16]), credential: device.0.credential(), kind }.encode();
+        for copy in copies {
+            let (name, to) =
+                (format!("/http/message/{copy}"), Destination::Name("/http/site.example".parse().unwrap()));
+            let sent = device.0.send(name.parse().unwrap(), message.clone(), &to, &SendOptions::default()).unwrap();
+            device.wait(sent);
+        }
+    };
+    send(1, 0..3);
+    // The answer to a later request shows that the copies have been seen.
+    send(2, 3..4);
+    let answered = || Message::decode(&device.0.next(Duration::from_secs(60)).unwrap().bytes).unwrap().id;
+    while answered() != ExchangeId([2; 16]) {}
+    assert_eq!((script.count("/1"), script.count("/2")), (1, 1));
 }
