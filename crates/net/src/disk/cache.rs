@@ -52,10 +52,22 @@ struct Folder {
     latest: Mutex<BTreeMap<String, Weak<Shared>>>,
     /// Whether the disk was full at the last write; a change is logged once.
     is_full: AtomicBool,
+    /// Bytes that may still be written, as of the last look at all files, and its time.
+    room: Mutex<(u64, SystemTime)>,
+}
+
+impl Folder {
+    /// Counts written bytes, as the disk's blocks.
+    fn spend(&self, bytes: usize) {
+        let room = &mut *self.room.lock();
+        room.0 = room.0.saturating_sub(bytes.next_multiple_of(4_096) as u64);
+    }
 }
 
 /// Maximum bytes of one object's chunks in memory while the disk is full: more than the windows of usual readers.
 const PASSING_BYTES_MAX: usize = 64 << 20;
+/// How often all files are looked at while there is room: for their age, and for others who use the disk.
+const LOOK_EVERY: Duration = Duration::from_secs(60);
 
 impl ObjectCache {
     /// A cache in a folder, which is made if it is missing, of at most `bytes_max` bytes. Objects that have not been
@@ -75,6 +87,7 @@ impl ObjectCache {
             open: Mutex::default(),
             latest: Mutex::default(),
             is_full: AtomicBool::new(false),
+            room: Mutex::new((0, SystemTime::UNIX_EPOCH)),
         }));
         cache.sweep();
         Ok(cache)
@@ -82,6 +95,7 @@ impl ObjectCache {
     /// Leaves this many bytes of the disk free, or a twentieth of a small disk.
     pub fn reserve(&self, bytes: u64) {
         self.0.reserve_bytes.store(bytes, Ordering::Relaxed);
+        self.0.room.lock().0 = 0;
     }
     /// Removes objects that are too old, and then the least recently read ones, until the others fit. Open objects
     /// stay.
@@ -90,20 +104,30 @@ impl ObjectCache {
     }
     /// The same, until `more` bytes fit too; false if they never would, and then no object is removed for them.
     pub fn make_room(&self, more: u64) -> bool {
+        let (room, looked) = *self.0.room.lock();
+        let is_recent = |age: Duration| age < LOOK_EVERY.min(self.0.age_max);
+        if room > more && looked.elapsed().is_ok_and(is_recent) {
+            return true;
+        }
         let files = self.files();
         let mut bytes: u64 = files.iter().map(|file| file.bytes).sum::<u64>().saturating_add(more);
         let (mut free, all) = super::fs::space(&self.0.path).unwrap_or((u64::MAX, 0));
         let need = self.0.reserve_bytes.load(Ordering::Relaxed).min(all / 20).saturating_add(more);
         let removable: u64 = files.iter().filter(|file| !file.is_open).map(|file| file.bytes).sum();
         let would_fit = bytes - removable <= self.0.bytes_max && free.saturating_add(removable) >= need;
+        let mut has_removed = false;
         for file in files {
             let is_old = file.read_at.elapsed().is_ok_and(|age| age > self.0.age_max);
             let is_tight = (bytes > self.0.bytes_max || free < need) && (would_fit || more == 0);
             if !file.is_open && (is_old || is_tight) && file.remove() {
                 bytes -= file.bytes;
                 free = free.saturating_add(file.bytes);
+                has_removed = true;
             }
         }
+        let room = self.0.bytes_max.saturating_sub(bytes).min(free.saturating_sub(need));
+        // A publication may keep a removed file open, and so its space.
+        *self.0.room.lock() = (if has_removed { 0 } else { room }, now());
         bytes <= self.0.bytes_max && free >= need
     }
     /// Keeps the file `STEM.data` in the folder while the result lives.
@@ -149,6 +173,7 @@ impl ObjectCache {
     /// # Errors
     /// The system's error, if it is another one than a full disk.
     pub fn write(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<bool> {
+        self.0.spend(bytes.len());
         let is_written = loop {
             match file.write_all_at(bytes, offset) {
                 Ok(()) => break true,
