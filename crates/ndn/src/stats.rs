@@ -12,8 +12,8 @@ use tributary_transport::{CacheStatus, FaceStatus, NodeStatus, Obstacle, Obstacl
 
 use crate::{node::NdnNode, router::INTERNAL_FACES_FIRST, wire::VerifyKey};
 
-/// Maximum routes shown.
-const ROUTES_SHOWN_MAX: usize = 256;
+/// Maximum routes shown: each question about faces builds them as well. `trib route` lists all.
+const ROUTES_SHOWN_MAX: usize = 32;
 
 impl NdnNode {
     /// Everything worth showing, for `trib status`.

@@ -395,7 +395,9 @@ impl<S: Source> Published<S> {
         };
         // A long name or mirrors may leave no room for pieces in the manifest; the tree then has no list of them.
         let tree = if manifest.pieces.is_some() { tree } else { tree.without_pieces() };
-        if unchanged.is_none_or(|record| record.manifest != manifest) {
+        // To hash one chunk again costs less than to read a record, which is else needed for the next version.
+        let is_worth_it = options.version.is_none() || manifest.chunk_count() > 1;
+        if is_worth_it && unchanged.is_none_or(|record| record.manifest != manifest) {
             Record { fingerprint, manifest: manifest.clone(), tree: tree.clone() }
                 .save(options.state_dir.as_deref(), &path);
         }

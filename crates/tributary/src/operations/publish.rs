@@ -173,7 +173,8 @@ impl LocalNode {
         if let Notice::Published { confirmed, .. } = &mut notice {
             *confirmed = outcome == Some(Resolution::Confirmed);
         }
-        if outcome.is_none() {
+        // Whoever does not wait asks for no reason, which may take a look at all routes.
+        if outcome.is_none() && !patience.is_zero() {
             let of = name.clone();
             let obstacle = self.runtime.call(move |node, now| node.obstacle(now, &of))?;
             let obstacle = obstacle.filter(|obstacle| obstacle.kind != ObstacleKind::NoSuchName);
