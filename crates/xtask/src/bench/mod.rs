@@ -2,6 +2,7 @@
 mod api_clients;
 mod bulk_1;
 mod bulk_3;
+mod copies;
 mod forwarding;
 mod hop;
 mod mf_hop;
@@ -162,6 +163,11 @@ const BENCHES: &[Bench] = &[
         name: "updates",
         about: "bytes of a changed file that is fetched over its earlier version, against casync and rsync",
         run: updates::run,
+    },
+    Bench {
+        name: "copies",
+        about: "one gateway with an origin beside nginx with proxy_cache: misses and hits",
+        run: copies::run,
     },
     Bench {
         name: "site",

@@ -30,8 +30,8 @@ use crate::{
 /// The gateways.
 const MEMBERS: usize = 10;
 /// Bytes of the large file, and of each small one.
-const LARGE: u64 = 64 << 20;
-const SMALL: u64 = 10_000;
+pub(super) const LARGE: u64 = 64 << 20;
+pub(super) const SMALL: u64 = 10_000;
 /// Small files.
 const FILES: usize = 500;
 /// Bytes that the origin sends in a second.
@@ -61,7 +61,9 @@ pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
         alone.push(ours(context, 1, &format!("alone-{round}"))?);
         site.push(ours(context, MEMBERS, &format!("site-{round}"))?);
         if let Some(program) = tools::find("nginx") {
-            nginx.push(proxy_cache(context, &program, round)?);
+            let origin = Origin::start(RATE)?;
+            let (_process, address) = proxy_cache(context, &program, &origin, round)?;
+            nginx.push(origin.crowd(&[address; MEMBERS])?);
         }
     }
     let of = |crowds: &[Crowd], value: fn(&Crowd) -> f64| crowds.iter().map(value).collect::<Vec<_>>();
@@ -92,18 +94,13 @@ pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
 
 /// Gateways of ours, each with a client.
 fn ours(context: &Context<'_>, members: usize, label: &str) -> Outcome<Crowd> {
-    let origin = Origin::start()?;
+    let origin = Origin::start(RATE)?;
     let (mut daemons, mut addresses) = (Vec::<Daemon>::new(), Vec::new());
     for number in 0..members {
-        let address: SocketAddr = ([127, 0, 0, 1], free_port()?).into();
+        let address = free_address()?;
         let peers = daemons.first().map(|first| format!("peers = [\"{}\"]\n", first.address)).unwrap_or_default();
-        let sections = format!(
-            "[http]\nlisten = \"{address}\"\n[[origin]]\npath = \"/\"\nurl = \"http://{}\"\n[site]\naccess = \"open\"\n\
-             discovery = false\n{peers}",
-            origin.address
-        );
-        let node = NodeSpec::new(format!("{label}-{number}"), &["sender", "receiver"]).family("ndn").sections(sections);
-        daemons.push(node.start(&context.trib, &context.stage)?);
+        let site = format!("[site]\naccess = \"open\"\ndiscovery = false\n{peers}");
+        daemons.push(gateway(context, &origin, address, &format!("{label}-{number}"), &site)?);
         addresses.push(address);
     }
     let is_complete = |address: &SocketAddr| {
@@ -114,17 +111,37 @@ fn ours(context: &Context<'_>, members: usize, label: &str) -> Outcome<Crowd> {
     await_all(|| addresses.iter().all(is_complete))?;
     origin.crowd(&addresses)
 }
+pub(super) fn free_address() -> Outcome<SocketAddr> {
+    Ok(([127, 0, 0, 1], free_port()?).into())
+}
+/// A gateway of ours at an address, which asks the origin; `more` is at the end of its config.
+pub(super) fn gateway(
+    context: &Context<'_>,
+    origin: &Origin,
+    address: SocketAddr,
+    label: &str,
+    more: &str,
+) -> Outcome<Daemon> {
+    let origin = format!("[[origin]]\npath = \"/\"\nurl = \"http://{}\"\n", origin.address);
+    let sections = format!("[http]\nlisten = \"{address}\"\n{origin}{more}");
+    NodeSpec::new(label, &["sender", "receiver"]).family("ndn").sections(sections).start(&context.trib, &context.stage)
+}
 /// One nginx with a cache, which asks once for clients that want the same.
-fn proxy_cache(context: &Context<'_>, nginx: &std::path::Path, round: usize) -> Outcome<Crowd> {
-    let (origin, work) = (Origin::start()?, context.stage.path(&format!("nginx-{round}")));
+pub(super) fn proxy_cache(
+    context: &Context<'_>,
+    nginx: &std::path::Path,
+    origin: &Origin,
+    round: usize,
+) -> Outcome<(Process, SocketAddr)> {
+    let work = context.stage.path(&format!("nginx-{round}"));
     fs::create_dir_all(&work)?;
-    let (config, address) = (work.join("nginx.conf"), SocketAddr::from(([127, 0, 0, 1], free_port()?)));
+    let (config, address) = (work.join("nginx.conf"), free_address()?);
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .iter()
         .map(|kind| format!("{kind}_temp_path {}/{kind};\n", work.display()))
         .collect();
     let text = format!(
-        "daemon off;\nmaster_process off;\npid {0}/pid;\nerror_log stderr;\nevents {{}}\nhttp {{\naccess_log off;\n\
+        "daemon off;\nmaster_process off;\npid {0}/pid;\nerror_log stderr;\nevents {{}}\nhttp {{\naccess_log off; sendfile on;\n\
          {temporary}proxy_cache_path {0}/cache keys_zone=all:10m max_size=1g;\nserver {{ listen {address};\n\
          location / {{ proxy_pass http://{1}; proxy_cache all; proxy_cache_lock on; proxy_cache_lock_timeout 10m;\n\
          proxy_cache_lock_age 10m; proxy_cache_valid 200 1h; }} }}\n}}\n",
@@ -134,9 +151,9 @@ fn proxy_cache(context: &Context<'_>, nginx: &std::path::Path, round: usize) -> 
     fs::write(&config, text)?;
     let mut command = std::process::Command::new(nginx);
     command.arg("-c").arg(&config).arg("-p").arg(&work);
-    let _process = Process::spawn("nginx", &context.stage, &mut command)?;
+    let process = Process::spawn("nginx", &context.stage, &mut command)?;
     await_all(|| TcpStream::connect(address).is_ok())?;
-    origin.crowd(&[address; MEMBERS])
+    Ok((process, address))
 }
 fn await_all(is_so: impl Fn() -> bool) -> Outcome {
     let deadline = Instant::now() + START_PATIENCE;
@@ -151,13 +168,13 @@ fn await_all(is_so: impl Fn() -> bool) -> Outcome {
 }
 
 /// A web server that counts the bytes of its bodies.
-struct Origin {
+pub(super) struct Origin {
     address: SocketAddr,
     sent: Arc<AtomicU64>,
 }
 impl Origin {
-    /// Starts it; it ends with this process.
-    fn start() -> Outcome<Origin> {
+    /// Starts one that sends at most `rate` bytes a second in all; it ends with this process.
+    pub(super) fn start(rate: u64) -> Outcome<Origin> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let origin = Origin { address: listener.local_addr()?, sent: Arc::default() };
         let (sent, pace) = (Arc::clone(&origin.sent), Arc::new(Mutex::new(Instant::now())));
@@ -165,7 +182,7 @@ impl Origin {
             for stream in listener.incoming().flatten() {
                 let (sent, pace) = (Arc::clone(&sent), Arc::clone(&pace));
                 // A client that leaves ends its own thread only.
-                thread::spawn(move || drop(answer(&stream, &sent, &pace)));
+                thread::spawn(move || drop(answer(&stream, &sent, &pace, rate)));
             }
         });
         Ok(origin)
@@ -187,7 +204,10 @@ impl Origin {
         Ok(Crowd { seconds, copies: [large as f64 / LARGE as f64, small as f64 / (SMALL * FILES as u64) as f64] })
     }
 }
-fn at_once<R: Send>(addresses: &[SocketAddr], client: impl Fn(SocketAddr) -> Outcome<R> + Sync) -> Outcome<Vec<R>> {
+pub(super) fn at_once<R: Send>(
+    addresses: &[SocketAddr],
+    client: impl Fn(SocketAddr) -> Outcome<R> + Sync,
+) -> Outcome<Vec<R>> {
     let client = &client;
     thread::scope(|scope| {
         let of = |address| scope.spawn(move || client(address).map_err(|error| error.to_string()));
@@ -198,7 +218,8 @@ fn at_once<R: Send>(addresses: &[SocketAddr], client: impl Fn(SocketAddr) -> Out
         clients.into_iter().map(join).collect()
     })
 }
-fn answer(mut stream: &TcpStream, sent: &AtomicU64, pace: &Mutex<Instant>) -> Outcome {
+fn answer(mut stream: &TcpStream, sent: &AtomicU64, pace: &Mutex<Instant>, rate: u64) -> Outcome {
+    stream.set_nodelay(true)?;
     let mut reader = BufReader::new(stream);
     loop {
         let mut request = String::new();
@@ -219,7 +240,7 @@ fn answer(mut stream: &TcpStream, sent: &AtomicU64, pace: &Mutex<Instant>) -> Ou
             let length = left.min(PIECE as u64);
             let turn = {
                 let mut next = pace.lock().map_err(|_| "a thread of the origin has panicked")?;
-                *next = (*next).max(Instant::now()) + Duration::from_secs_f64(length as f64 / RATE as f64);
+                *next = (*next).max(Instant::now()) + Duration::from_secs_f64(length as f64 / rate as f64);
                 *next
             };
             thread::sleep(turn.saturating_duration_since(Instant::now()));

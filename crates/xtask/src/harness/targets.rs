@@ -125,6 +125,9 @@ pub(crate) const WEB_UPLINKS: Target = Target::at_least(0, 0.97, 0.985);
 /// Gateways of a site: copies that leave the origin, and the slowest client against one gateway alone.
 pub(crate) const SITE_COPIES: Target = Target::at_most(0, 1.02, 1.0);
 pub(crate) const SITE_TIME: Target = Target::at_most(0, 1.2, 1.05);
+/// A gateway against nginx: time of a miss, and rate of hits.
+pub(crate) const COPY_MISS: Target = Target::at_most(0, 2.0, 1.0);
+pub(crate) const COPY_HIT: Target = Target::at_least(0, 0.8, 1.0);
 
 #[cfg(test)]
 mod tests {
