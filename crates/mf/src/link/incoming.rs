@@ -61,6 +61,8 @@ pub struct Incoming {
     pub active_at: Time,
     /// When the last data of objects arrived.
     pub data_at: Time,
+    /// When the neighbour last asked for a window, because a chunk waits there.
+    pub asked_at: Time,
 }
 
 #[derive(Debug, Default)]
@@ -203,8 +205,9 @@ impl Incoming {
     /// Takes a CSYN.
     pub fn handle_csyn(&mut self, now: Time, csyn: &Csyn) {
         // A question for the window may name a chunk without knowing its packets.
-        if let Some(arriving) = self.arriving.get_mut(&csyn.hop).filter(|arriving| arriving.count == csyn.count) {
-            (arriving.heard, arriving.awaits) = (now, false);
+        match self.arriving.get_mut(&csyn.hop).filter(|arriving| arriving.count == csyn.count) {
+            Some(arriving) => (arriving.heard, arriving.awaits) = (now, false),
+            None => self.asked_at = now,
         }
         self.answer(csyn.hop, csyn.count, csyn.number);
     }

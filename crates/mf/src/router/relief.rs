@@ -88,15 +88,15 @@ impl Router {
     /// destinations blocks no one while most of them wait for it.
     pub(super) fn relieve(&mut self, now: Time) {
         let needed = match self.config.relief {
-            HolRelief::Off => false,
+            HolRelief::Off => return,
             // Blocked nodes upstream cannot be seen from here.
             HolRelief::Proxy => true,
             HolRelief::Windows => self.buffer.destinations() > 1,
         };
-        if self.buffer.free() >= self.nearly_full() || !needed || !self.config.stores || now < self.relief_after {
+        if self.buffer.free() >= self.nearly_full() || !self.config.stores || now < self.relief_after {
             return;
         }
-        if self.loosen(now) {
+        if self.loosen(now, needed) || !needed {
             return;
         }
         let mut lines: BTreeMap<Guid, Vec<(FaceId, Slot, u32)>> = BTreeMap::new();
@@ -120,29 +120,46 @@ impl Router {
             && let Some((face, slot, count)) = line.pop()
         {
             used = used.saturating_sub(count);
-            self.push_aside(now, face, slot);
+            self.take_queued(face, slot);
+            self.push_aside(now, slot);
         }
     }
     /// If every queue has been blocked for [`STUCK`], the neighbours may be waiting for space here as well: frees space
     /// for one of their chunks, at the expense of any chunk, and reserves it for a while. Returns whether that is so.
-    fn loosen(&mut self, now: Time) -> bool {
-        let is_held_up = |hop: &Hop| hop.outgoing.blocked_since.is_some_and(|since| now.since(since) >= STUCK);
-        let mut waiting = self.hops.values().filter(|hop| !hop.queue.is_empty()).peekable();
+    ///
+    /// A chunk that the neighbour refused heads its queue, which may be empty behind it. A buffer with a single
+    /// destination is more often full because that is slow: unless the neighbour asks for space here too, it has longer.
+    fn loosen(&mut self, now: Time, has_several: bool) -> bool {
+        let is_held_up = |hop: &Hop| {
+            let is_asked = now.since(hop.incoming.asked_at) < ACTIVE;
+            let patience = if has_several || is_asked { STUCK } else { ABANDONED };
+            hop.outgoing.blocked_since.is_some_and(|since| now.since(since) >= patience)
+        };
+        let waits = |hop: &&Hop| !hop.queue.is_empty() || hop.outgoing.blocked_since.is_some();
+        let mut waiting = self.hops.values().filter(waits).peekable();
         if waiting.peek().is_none() || !waiting.all(is_held_up) {
             return false;
         }
         (self.relief_after, self.loose_until) = (now + STUCK, now + STUCK);
-        let mut room = self.buffer.free();
-        while room < 2 * self.buffer.largest()
-            && let Some((face, slot)) = self.hops.iter().find_map(|(face, hop)| Some((*face, hop.queue.back()?.1)))
-        {
-            room += self.buffer.chunk(slot).map_or(0, |chunk| u32::from(chunk.count()));
-            self.push_aside(now, face, slot);
+        let (mut room, mut aside) = (self.buffer.free(), Vec::new());
+        while room < 2 * self.buffer.largest() {
+            if let Some((face, slot)) = self.hops.iter().find_map(|(face, hop)| Some((*face, hop.queue.back()?.1))) {
+                self.take_queued(face, slot);
+                aside.push(slot);
+            } else {
+                aside.extend(self.hops.values_mut().flat_map(|hop| hop.outgoing.take_refused(&mut self.buffer)));
+            }
+            if aside.is_empty() {
+                break;
+            }
+            for slot in aside.drain(..) {
+                room += self.buffer.chunk(slot).map_or(0, |chunk| u32::from(chunk.count()));
+                self.push_aside(now, slot);
+            }
         }
         true
     }
-    fn push_aside(&mut self, now: Time, face: FaceId, slot: Slot) {
-        self.take_queued(face, slot);
+    fn push_aside(&mut self, now: Time, slot: Slot) {
         self.stats.relieved += 1;
         self.relieved_at = now;
         self.outputs.push_back(Output::Store(slot, StoreReason::Relief));

@@ -597,12 +597,14 @@ impl Outgoing {
         self.suspended.iter_mut().for_each(|(_, progress)| *progress = None);
         self.windows = Windows::default();
     }
-    /// Nothing waits for the neighbour's window.
+    /// No queued chunk waits for the neighbour's window; a refused one may.
     pub fn on_idle(&mut self) {
-        self.blocked_since = None;
-        if !self.sending.iter().any(|sending| sending.parked) {
-            self.probe_at = Time::MAX;
+        if !self.has_refused() {
+            (self.blocked_since, self.probe_at) = (None, Time::MAX);
         }
+    }
+    fn has_refused(&self) -> bool {
+        self.sending.iter().any(|sending| sending.parked)
     }
 
     // Outputs.
@@ -672,18 +674,22 @@ impl Outgoing {
         }
     }
     fn unpark(&mut self, now: Time) {
+        let mut is_full = false;
         for sending in self.sending.iter_mut().filter(|sending| sending.parked) {
             let count = sending.order.len() as u32;
             match self.windows.room(&sending.destination, count) {
                 Room::Open => {
-                    sending.parked = false;
+                    (sending.parked, self.blocked_since) = (false, None);
                     self.windows.begin(now, sending.hop, sending.destination, self.next_csyn, count);
                 }
                 Room::DestinationFull => self.windows.on_blocked(now, &sending.destination, self.rtt.rto()),
-                Room::LinkFull => {}
+                Room::LinkFull => is_full = true,
             }
         }
-        if self.blocked_since.is_none() && !self.sending.iter().any(|sending| sending.parked) {
+        if is_full {
+            self.on_blocked(now);
+        }
+        if self.blocked_since.is_none() && !self.has_refused() {
             self.probe_at = Time::MAX;
         }
     }
