@@ -103,7 +103,7 @@ const BENCHES: &[Bench] = &[
     },
     Bench {
         name: "paths-compute",
-        about: "eight verified paths both ways in a graph of 1,000 nodes (target 15)",
+        about: "eight verified paths both ways in a graph of 1,000 nodes; a link that flaps at 800 nodes (target 15)",
         run: paths_compute::run,
     },
     Bench { name: "mf-hop", about: "MobilityFirst through one router, against quinn", run: mf_hop::run },
@@ -181,6 +181,9 @@ const BENCHES: &[Bench] = &[
     },
 ];
 
+/// Receivers of the benchmark `swarm` by default.
+const RECEIVERS: [usize; 2] = [8, 32];
+
 /// What `cargo xtask bench` takes.
 #[derive(Args, Debug)]
 #[command(after_help = after_help())]
@@ -199,6 +202,9 @@ pub(crate) struct BenchArguments {
     /// Names of the benchmark `names`: 10,000 and tenfold steps up to this number.
     #[arg(long, default_value_t = 100_000)]
     records: u64,
+    /// Receivers of the benchmark `swarm`, one crowd after the other.
+    #[arg(long, value_name = "COUNTS", value_delimiter = ',', default_values_t = RECEIVERS)]
+    receivers: Vec<usize>,
     /// Print JSON, one object for each benchmark, instead of tables.
     #[arg(long)]
     json: bool,
@@ -300,6 +306,10 @@ impl BenchArguments {
         }
         if self.records != 100_000 {
             words += &format!(" --records {}", self.records);
+        }
+        if self.receivers != RECEIVERS {
+            let counts: Vec<String> = self.receivers.iter().map(usize::to_string).collect();
+            words += &format!(" --receivers {}", counts.join(","));
         }
         if let Some(security) = &self.security {
             words += &format!(" --security {security}");

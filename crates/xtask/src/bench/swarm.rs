@@ -31,7 +31,6 @@ use crate::{
 
 const NAME: &str = "/bench/swarm";
 const BYTES: u64 = 16 << 20;
-const RECEIVERS: &[usize] = &[8, 32];
 /// The source's rate in bytes/s, and the same as a link of a node.
 const RATE: u64 = 2_000_000;
 const LINK: &str = "rate = \"16Mbps\", delay = \"5ms\"";
@@ -47,7 +46,7 @@ struct Crowd {
 pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
     let mut findings = Findings::default();
     let source = Source::make(&mut context.stage, BYTES)?;
-    for &receivers in RECEIVERS {
+    for receivers in context.arguments.receivers.clone() {
         interrupt::check()?;
         note(&format!("  {receivers} receivers"));
         let (ours, copies, messages) = ours(context, &source, receivers)?;

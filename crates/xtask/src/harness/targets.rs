@@ -115,6 +115,8 @@ pub(crate) const SIMULATOR_REAL: Target = Target::at_most(14, 0.05, 0.02);
 pub(crate) const FORWARDING: Target = Target::at_most(15, 20.0, 5.0);
 /// Path computation: milliseconds for eight verified paths in both directions.
 pub(crate) const PATH_COMPUTATION: Target = Target::at_most(15, 20.0, 5.0);
+/// A link among routers that goes and returns: milliseconds of the manager's processor time.
+pub(crate) const FLAP: Target = Target::at_most(15, 20.0, 2.0);
 /// NDN exchange with sockets: share of the CPU of ndnd's forwarder.
 pub(crate) const NDN_EXCHANGE: Target = Target::at_most(16, 0.5, 0.25);
 /// A swarm: multiple of aria2's time to the last receiver, and of its processor time. The design's table has no such rows.
