@@ -114,7 +114,7 @@ impl Remote {
             domain.settle();
         });
         while self.call(|domain| !domain.events.lock().unwrap().is_empty()) {
-            thread::yield_now();
+            thread::sleep(TICK);
         }
     }
     fn call<R: Send + 'static>(&self, job: impl FnOnce(&mut Domain) -> R + Send + 'static) -> R {
