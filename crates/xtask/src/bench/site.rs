@@ -141,7 +141,7 @@ pub(super) fn proxy_cache(
         .map(|kind| format!("{kind}_temp_path {}/{kind};\n", work.display()))
         .collect();
     let text = format!(
-        "daemon off;\nmaster_process off;\npid {0}/pid;\nerror_log stderr;\nevents {{}}\nhttp {{\naccess_log off; sendfile on;\n\
+        "daemon off;\nmaster_process off;\npid {0}/pid;\nerror_log stderr;\nevents {{}}\nhttp {{\naccess_log off; sendfile on; keepalive_requests 1000000;\n\
          {temporary}proxy_cache_path {0}/cache keys_zone=all:10m max_size=1g;\nserver {{ listen {address};\n\
          location / {{ proxy_pass http://{1}; proxy_cache all; proxy_cache_lock on; proxy_cache_lock_timeout 10m;\n\
          proxy_cache_lock_age 10m; proxy_cache_valid 200 1h; }} }}\n}}\n",
