@@ -12,7 +12,7 @@ use tributary_transport::{CacheStatus, FaceStatus, NodeStatus, Obstacle, Obstacl
 
 use crate::{node::NdnNode, router::INTERNAL_FACES_FIRST, wire::VerifyKey};
 
-/// Maximum routes shown: each question about faces builds them as well. `trib route` lists all.
+/// Maximum routes shown. A status is also built for questions about faces only. `trib route` lists all routes.
 const ROUTES_SHOWN_MAX: usize = 32;
 
 impl NdnNode {

@@ -145,7 +145,7 @@ impl Line {
         let content = [&api.publisher().0[..], &serde_json::to_vec(answer)?].concat();
         self.send(api, b'a', &content).await
     }
-    /// Waits for `work`. Meanwhile the asker learns about once a second that this member is there.
+    /// Waits for `work`, and tells the asker about once a second that this member is alive.
     pub(super) async fn wait_for<T>(&mut self, api: &LocalApi, work: impl Future<Output = T>) -> io::Result<T> {
         let mut work = pin!(work);
         loop {

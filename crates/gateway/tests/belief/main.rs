@@ -237,7 +237,7 @@ fn failures(believed: Who, expected: fn(Cell, Got, [Got; 2]) -> bool) -> BTreeSe
     });
     failures.into_inner().unwrap()
 }
-/// Whether a path in a folder arrives this way: what is followed has versions, and such a path has none.
+/// Whether this way fetches a path in a folder. A path has no versions, so it cannot be followed.
 fn serves_folders(way: Way) -> bool {
     !matches!(way, Way::Follow | Way::Mirror)
 }

@@ -52,7 +52,7 @@ struct Folder {
     latest: Mutex<BTreeMap<String, Weak<Shared>>>,
     /// Whether the disk was full at the last write; a change is logged once.
     is_full: AtomicBool,
-    /// Bytes that may still be written, as of the last look at all files, and its time.
+    /// Bytes that may still be written, counted down since the last look at all files; the time of that look.
     room: Mutex<(u64, SystemTime)>,
 }
 
@@ -66,7 +66,7 @@ impl Folder {
 
 /// Maximum bytes of one object's chunks in memory while the disk is full: more than the windows of usual readers.
 const PASSING_BYTES_MAX: usize = 64 << 20;
-/// How often all files are looked at while there is room: for their age, and for others who use the disk.
+/// Interval of the looks at all files while there is room: files age, and other programs use the disk.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 
 impl ObjectCache {
@@ -126,7 +126,7 @@ impl ObjectCache {
             }
         }
         let room = self.0.bytes_max.saturating_sub(bytes).min(free.saturating_sub(need));
-        // A publication may keep a removed file open, and so its space.
+        // A publication may keep a removed file open; its space is free only later.
         *self.0.room.lock() = (if has_removed { 0 } else { room }, now());
         bytes <= self.0.bytes_max && free >= need
     }

@@ -395,7 +395,7 @@ impl<S: Source> Published<S> {
         };
         // A long name or mirrors may leave no room for pieces in the manifest; the tree then has no list of them.
         let tree = if manifest.pieces.is_some() { tree } else { tree.without_pieces() };
-        // To hash one chunk again costs less than to read a record, which is else needed for the next version.
+        // The record saves hashing, which is cheap for one chunk, and tells the next version if the caller does not.
         let is_worth_it = options.version.is_none() || manifest.chunk_count() > 1;
         if is_worth_it && unchanged.is_none_or(|record| record.manifest != manifest) {
             Record { fingerprint, manifest: manifest.clone(), tree: tree.clone() }

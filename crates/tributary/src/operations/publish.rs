@@ -173,7 +173,7 @@ impl LocalNode {
         if let Notice::Published { confirmed, .. } = &mut notice {
             *confirmed = outcome == Some(Resolution::Confirmed);
         }
-        // Whoever does not wait asks for no reason, which may take a look at all routes.
+        // A caller that does not wait needs no diagnosis, which builds the status of all faces.
         if outcome.is_none() && !patience.is_zero() {
             let of = name.clone();
             let obstacle = self.runtime.call(move |node, now| node.obstacle(now, &of))?;

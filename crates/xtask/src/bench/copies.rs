@@ -1,4 +1,4 @@
-//! One gateway with an origin beside one nginx with `proxy_cache`: files that neither has, and files that both have.
+//! One gateway with an origin against one nginx with `proxy_cache`: cache misses and cache hits.
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpStream},
@@ -15,13 +15,13 @@ use crate::{
     harness::{figure::Figure, interrupt, targets, tools},
 };
 
-/// Small files that are missed, and their clients.
+/// Small files, each of which is first a miss.
 const MISSES: usize = 10_000;
-/// Requests of each of the clients for small files that are there.
+/// Requests of each client that hit small files.
 const HITS: usize = 2_000;
 /// Clients at once.
 const CLIENTS: usize = 32;
-/// Bytes that the origin sends in a second: more than either asks for.
+/// Maximum rate of the origin in bytes a second: no limit in practice.
 const RATE: u64 = 4_000_000_000;
 
 /// Of one round, each measured in turn.
