@@ -1,21 +1,16 @@
 //! One gateway with an origin against one nginx with `proxy_cache`: cache misses and cache hits.
-use std::{
-    io::{BufRead, BufReader, Read, Write},
-    net::{SocketAddr, TcpStream},
-    time::Instant,
-};
+use std::{io::sink, net::SocketAddr, time::Instant};
 
 use super::{
     Context, Findings,
-    rivals::TRANSFER_PATIENCE,
-    site::{self, LARGE, Origin, SMALL},
+    site::{self, LARGE, Origin, SMALL, read},
 };
 use crate::{
     Outcome,
     harness::{figure::Figure, interrupt, targets, tools},
 };
 
-/// Small files, each of which is first a miss.
+/// Small files. The first request of each is a miss.
 const MISSES: usize = 10_000;
 /// Requests of each client that hit small files.
 const HITS: usize = 2_000;
@@ -64,50 +59,20 @@ pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
 
 fn measure(address: SocketAddr) -> Outcome<Round> {
     let begun = Instant::now();
-    read(address, (0..MISSES).map(|file| format!("/small/{file}")))?;
+    read(address, (0..MISSES).map(|file| format!("/small/{file}")), &mut sink())?;
     let miss_ms = begun.elapsed().as_secs_f64() * 1_000.0 / MISSES as f64;
-    read(address, ["/large".to_string()])?;
+    read(address, ["/large".to_string()], &mut sink())?;
     let (mut hits, mut rates) = ([0.0; 2], [0.0; 2]);
     for (of, clients) in [1, CLIENTS].into_iter().enumerate() {
         let addresses = vec![address; clients];
         let begun = Instant::now();
         site::at_once(&addresses, |address| {
-            read(address, (0..HITS).map(|request| format!("/small/{}", request * 7_919 % MISSES)))
+            read(address, (0..HITS).map(|request| format!("/small/{}", request * 7_919 % MISSES)), &mut sink())
         })?;
         hits[of] = (clients * HITS) as f64 / begun.elapsed().as_secs_f64();
         let (files, begun) = (64 / clients, Instant::now());
-        site::at_once(&addresses, |address| read(address, vec!["/large".to_string(); files]))?;
+        site::at_once(&addresses, |address| read(address, vec!["/large".to_string(); files], &mut sink()))?;
         rates[of] = (clients * files) as f64 * LARGE as f64 / begun.elapsed().as_secs_f64();
     }
     Ok(Round { miss_ms, hits, rates })
-}
-/// Reads files one after the other over one connection.
-fn read(address: SocketAddr, paths: impl IntoIterator<Item = String>) -> Outcome {
-    let stream = TcpStream::connect(address)?;
-    stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(TRANSFER_PATIENCE))?;
-    let mut reader = BufReader::with_capacity(256 << 10, &stream);
-    let mut line = String::new();
-    for path in paths {
-        (&stream).write_all(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes())?;
-        let (mut is_first, mut length) = (true, None);
-        loop {
-            line.clear();
-            reader.read_line(&mut line)?;
-            if is_first && !line.starts_with("HTTP/1.1 200") {
-                return Err(format!("{path}: {}", line.trim()).into());
-            }
-            is_first = false;
-            if line.trim().is_empty() {
-                break;
-            }
-            let field = line.split_once(':').filter(|(name, _)| name.eq_ignore_ascii_case("content-length"));
-            length = length.or(field.and_then(|(_, value)| value.trim().parse::<u64>().ok()));
-        }
-        let length = length.ok_or("an answer without a length")?;
-        if std::io::copy(&mut reader.by_ref().take(length), &mut std::io::sink())? != length {
-            return Err(format!("{path}: a cut file").into());
-        }
-    }
-    Ok(())
 }

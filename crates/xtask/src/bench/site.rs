@@ -252,14 +252,37 @@ fn answer(mut stream: &TcpStream, sent: &AtomicU64, pace: &Mutex<Instant>, rate:
 }
 /// The body at a path.
 fn get(address: SocketAddr, path: &str) -> Outcome<Vec<u8>> {
-    let mut stream = TcpStream::connect(address)?;
+    let mut body = Vec::new();
+    read(address, [path.to_string()], &mut body)?;
+    Ok(body)
+}
+/// Reads files one after the other over one connection into `body`.
+pub(super) fn read(address: SocketAddr, paths: impl IntoIterator<Item = String>, body: &mut impl Write) -> Outcome {
+    let stream = TcpStream::connect(address)?;
+    stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(TRANSFER_PATIENCE))?;
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer)?;
-    let end = answer.windows(4).position(|of| of == b"\r\n\r\n").ok_or("an answer without a head")?;
-    if !answer.starts_with(b"HTTP/1.1 200") {
-        return Err(format!("{path}: {}", String::from_utf8_lossy(&answer[..end])).into());
+    let mut reader = BufReader::with_capacity(256 << 10, &stream);
+    let mut line = String::new();
+    for path in paths {
+        (&stream).write_all(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes())?;
+        let (mut is_first, mut length) = (true, None);
+        loop {
+            line.clear();
+            reader.read_line(&mut line)?;
+            if is_first && !line.starts_with("HTTP/1.1 200") {
+                return Err(format!("{path}: {}", line.trim()).into());
+            }
+            is_first = false;
+            if line.trim().is_empty() {
+                break;
+            }
+            let field = line.split_once(':').filter(|(name, _)| name.eq_ignore_ascii_case("content-length"));
+            length = length.or(field.and_then(|(_, value)| value.trim().parse::<u64>().ok()));
+        }
+        let length = length.ok_or("an answer without a length")?;
+        if std::io::copy(&mut reader.by_ref().take(length), body)? != length {
+            return Err(format!("{path}: a cut file").into());
+        }
     }
-    Ok(answer.split_off(end + 4))
+    Ok(())
 }
